@@ -1,0 +1,53 @@
+"""iscope: how far apart trainer and inference engine are, and what each importance-sampling correction does about it.
+
+The public names are imported on first use, so that ``import iscope`` and the commands that only read tables start
+without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from iscope.api import analyze
+    from iscope.errors import DataError, IscopeError, UsageError
+    from iscope.model import Figure, Report
+    from iscope.rollouts import RolloutBatch
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DataError",
+    "Figure",
+    "IscopeError",
+    "Report",
+    "RolloutBatch",
+    "UsageError",
+    "__version__",
+    "analyze",
+]
+
+_HOMES = {
+    "DataError": "iscope.errors",
+    "Figure": "iscope.model",
+    "IscopeError": "iscope.errors",
+    "Report": "iscope.model",
+    "RolloutBatch": "iscope.rollouts",
+    "UsageError": "iscope.errors",
+    "analyze": "iscope.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'iscope' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the module's names, the lazy ones included."""
+    return sorted({*globals(), *__all__})
