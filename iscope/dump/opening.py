@@ -1,0 +1,138 @@
+"""open_dump: from what a user names to a dump that is ready to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import torch
+
+from iscope.dump.convert import Layout
+from iscope.dump.dump import Dump, DumpFile, PathOrFrame, Sides, Source
+from iscope.dump.pairing import Pairing
+from iscope.dump.resolve import canonical_overrides, missing_column
+from iscope.dump.schema import CANONICAL, SCALARS, STRICT
+from iscope.dump.sides import open_sides, sources_of
+from iscope.dump.table import Table, open_table
+from iscope.errors import DataError, UsageError
+from iscope.rollouts import RolloutBatch
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_NEEDED = ("trainer_logprobs", "inference_logprobs")
+
+
+def open_dump(
+    sources: Sequence[Source] = (),
+    *,
+    sides: Sides | None = None,
+    columns: Mapping[str, str] | None = None,
+    carry: Sequence[str] = (),
+    precision: Literal["float32", "float64"] = "float32",
+    strict: bool = False,
+    batch_tokens: int = 2**19,
+) -> Dump:
+    """Open a dump: read the footers, recognise the columns, and refuse what cannot be read.
+
+    Args:
+        sources: files, folders, globs, tables or batches whose rows hold both policies; batches are read last.
+        sides: instead of ``sources``, one set of files per policy.
+        columns: canonical column (``trainer`` is short for ``trainer_logprobs``, ...) to the dump's own column.
+        carry: further columns to keep beside the canonical ones.
+        precision: of the logprobs.
+        strict: make a row that cannot be used an error instead of leaving it out.
+        batch_tokens: tokens a batch has at most, unless a single rollout has more.
+
+    Raises:
+        UsageError: when the arguments contradict each other.
+        DataError: when there is no dump there, or none that can be used.
+    """
+    overrides = canonical_overrides(columns)
+    ready = [source for source in sources if isinstance(source, RolloutBatch)]
+    rest = [source for source in sources if not isinstance(source, RolloutBatch)]
+    content: Table | Pairing
+    if sides is None:
+        content = _open_whole(rest, ready, overrides, carry)
+        tables = {"": content}
+    else:
+        _refuse_both(sources)
+        content = open_sides(sides, overrides, carry, strict=strict)
+        tables = dict(content.tables)
+    _check_carried(content, tables, ready, carry)
+    present = frozenset(name for name in content.columns if name in CANONICAL).union(*map(_present, ready))
+    return Dump(
+        files=[file for side, table in tables.items() for file in _files(side, table)],
+        present=present,
+        assumptions=_assumptions(present, content),
+        carried=tuple(dict.fromkeys(carry)),
+        content=content,
+        ready=ready,
+        layout=Layout(_DTYPES[precision], _kept(content, carry)),
+        batch_tokens=batch_tokens,
+        strict=strict,
+    )
+
+
+def _open_whole(
+    sources: Sequence[PathOrFrame], ready: Sequence[RolloutBatch], overrides: Mapping[str, str], carry: Sequence[str]
+) -> Table:
+    found = sources_of(sources, "frame")
+    if not found and not ready:
+        raise UsageError("No dump was given: name at least one Parquet file, folder or quoted glob.")
+    wanted = [column for column in CANONICAL if column != "token_ids"]
+    table = open_table(found, wanted, anchor=_NEEDED[0], needed=_NEEDED, overrides=overrides, carry=carry)
+    if not table.rows and not any(len(batch) for batch in ready):
+        name = found[0].name if found else "the batch given"
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise DataError(f"{name}{more}: the dump is empty, it has no rollouts; check that the run wrote any.")
+    _check_alike(table, ready)
+    return table
+
+
+def _refuse_both(sources: Sequence[Source]) -> None:
+    if sources:
+        named = f"{str(sources[0])!r}" if not isinstance(sources[0], RolloutBatch) else "a batch"
+        raise UsageError(
+            f"Both a dump ({named}) and sides (--trainer, --vllm) were given; if a glob was meant for one side, "
+            f"quote it so that the shell does not expand it, or repeat the option for each file."
+        )
+
+
+def _check_alike(table: Table, ready: Sequence[RolloutBatch]) -> None:
+    found = [frozenset(table.types)] if table.parts else []
+    found += [_present(batch) for batch in ready]
+    for column in STRICT:
+        if len({column in columns for columns in found}) > 1:
+            raise DataError(f"Some of the sources have {column} and others do not; read them apart.")
+
+
+def _check_carried(
+    content: Table | Pairing, tables: Mapping[str, Table], ready: Sequence[RolloutBatch], carry: Sequence[str]
+) -> None:
+    for name in carry:
+        if any(table.parts for table in tables.values()) and name not in (*content.columns, "rollout_id"):
+            part = next(part for table in tables.values() for part in table.parts)
+            raise DataError(missing_column(part.source.name, part.source.schema.names, name))
+        for batch in ready:
+            if name not in batch.columns.columns:
+                raise DataError(missing_column("the batch given", batch.columns.columns, name))
+
+
+def _present(batch: RolloutBatch) -> frozenset[str]:
+    tokens = {name for name in STRICT if getattr(batch, name) is not None}
+    return frozenset(tokens | {name for name in batch.columns.columns if name in SCALARS})
+
+
+def _kept(content: Table | Pairing, carry: Sequence[str]) -> list[str]:
+    names = (*SCALARS, *carry)
+    return [name for name in dict.fromkeys(names) if name in content.columns and name != "rollout_id"]
+
+
+def _files(side: str, table: Table) -> list[DumpFile]:
+    return [DumpFile(part.source.name, part.source.size, part.source.rows, side, part.columns) for part in table.parts]
+
+
+def _assumptions(present: frozenset[str], content: Table | Pairing) -> list[str]:
+    said = content.assumptions if isinstance(content, Pairing) else []
+    if "loss_mask" not in present:
+        said = [*said, "The dump has no loss_mask: every token is taken as trained, prompt and tool tokens included."]
+    return said

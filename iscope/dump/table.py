@@ -1,0 +1,191 @@
+"""Many sources of one side as one stream of blocks, with the same columns and types throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iscope.dump.ragged import Flags, Int64s, lengths_of
+from iscope.dump.resolve import is_list, missing_column, resolve
+from iscope.dump.schema import KEY, STRICT
+from iscope.dump.source import RowSource
+from iscope.dump.units import cast, unify
+from iscope.errors import DataError
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of one source.
+
+    Attributes:
+        file: the source's name.
+        rows: int64 [N], the rows' numbers in it.
+        arrays: Arrow arrays [N] by canonical (or carried) name.
+    """
+
+    file: str
+    rows: Int64s
+    arrays: dict[str, pa.Array]
+
+    def __len__(self) -> int:
+        """Return N, the number of rows."""
+        return len(self.rows)
+
+    def filter(self, keep: Flags) -> Block:
+        """Return the rows [M] whose flag is set."""
+        flags = pa.array(keep)
+        return Block(self.file, self.rows[keep], {name: array.filter(flags) for name, array in self.arrays.items()})
+
+
+@dataclass(frozen=True)
+class Part:
+    """A source, and which of its columns holds which canonical (or carried) column."""
+
+    source: RowSource
+    columns: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The sources of one side, or of a dump that has both sides in each row.
+
+    Attributes:
+        parts: the sources, in reading order, those without rows left out.
+        types: the Arrow type of each column, one for all parts.
+        anchor: the canonical column that the other list columns of a row must match in length.
+    """
+
+    parts: tuple[Part, ...]
+    types: dict[str, pa.DataType]
+    anchor: str
+
+    @property
+    def rows(self) -> int:
+        """Rows of all parts."""
+        return sum(part.source.rows for part in self.parts)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The canonical and carried columns it has."""
+        return frozenset(self.types)
+
+    def locate(self, row: int) -> tuple[str, int]:
+        """Return the file of a row that is numbered through all parts, and its number in that file."""
+        starts = np.cumsum([0, *(part.source.rows for part in self.parts)])
+        index = int(np.searchsorted(starts, row, side="right")) - 1
+        return self.parts[index].source.name, row - int(starts[index])
+
+    def blocks(self, batch_tokens: int, only: Sequence[str] | None = None) -> Iterator[Block]:
+        """Yield the rows in order, about ``batch_tokens`` tokens at a time.
+
+        Args:
+            batch_tokens: tokens to aim at.
+            only: the columns to read; None reads all.
+
+        Raises:
+            DataError: when lists of one row differ in length, or a file cannot be read.
+        """
+        types = {name: kind for name, kind in self.types.items() if only is None or name in only}
+        for part in self.parts:
+            wanted = {name: column for name, column in part.columns.items() if name in types}
+            first = 0
+            for arrays in part.source.read(wanted, part.columns[self.anchor], batch_tokens):
+                block = _block(part.source.name, first, arrays, types)
+                first += len(block)
+                if len(block):
+                    _check_lengths(block, self.anchor, part.columns)
+                    yield block
+
+
+def open_table(
+    sources: Sequence[RowSource],
+    wanted: Sequence[str],
+    *,
+    anchor: str,
+    needed: Sequence[str],
+    overrides: Mapping[str, str],
+    carry: Sequence[str] = (),
+    side: str | None = None,
+    key: str | None = None,
+) -> Table:
+    """Recognise the columns of every source and agree on one type for each.
+
+    Args:
+        sources: the sources of one side.
+        wanted: canonical columns to look for.
+        anchor: the column that gives a row its length.
+        needed: canonical columns that every source must have.
+        overrides: canonical column to source column, as the user said.
+        carry: further columns to take along where a source has them.
+        side: the side the sources belong to, if they belong to one.
+        key: the column to pair on, kept as ``KEY``.
+    """
+    parts = []
+    for source in sources:
+        if source.rows == 0:
+            continue
+        schema, name = source.schema, source.name
+        columns = resolve(name, schema, wanted, needed=needed, overrides=overrides, side=side)
+        if key is not None:
+            columns[KEY] = _key_column(source, key, columns)
+        columns |= {column: column for column in carry if column not in columns and column in schema.names}
+        parts.append(Part(source, columns))
+    _check_uniform(parts)
+    return Table(tuple(parts), _types(parts), anchor)
+
+
+def _key_column(source: RowSource, key: str, columns: Mapping[str, str]) -> str:
+    name = columns.get(key, key)
+    if name not in source.schema.names:
+        missing = missing_column(source.name, source.schema.names, key)
+        raise DataError(f"{missing[:-1]}; choose the column to pair on with --on NAME.")
+    return name
+
+
+def _check_uniform(parts: Sequence[Part]) -> None:
+    for column in STRICT:
+        having = [part for part in parts if column in part.columns]
+        if having and len(having) < len(parts):
+            lacking = next(part for part in parts if column not in part.columns)
+            raise DataError(
+                f"{lacking.source.name}: there is no {column}, but {having[0].source.name} has one "
+                f"({having[0].columns[column]!r}); read them apart, or leave it out with --columns {column}=."
+            )
+
+
+def _types(parts: Sequence[Part]) -> dict[str, pa.DataType]:
+    kinds: dict[str, dict[str, pa.DataType]] = {}
+    for part in parts:
+        for column, name in part.columns.items():
+            kinds.setdefault(column, {})[part.source.name] = part.source.schema.field(name).type
+    return {column: unify(column, found) for column, found in kinds.items()}
+
+
+def _block(file: str, first: int, arrays: Mapping[str, pa.Array], types: Mapping[str, pa.DataType]) -> Block:
+    rows = len(next(iter(arrays.values())))
+    made = {
+        name: cast(file, name, arrays[name], kind) if name in arrays else pa.nulls(rows, kind)
+        for name, kind in types.items()
+    }
+    return Block(file, np.arange(first, first + rows, dtype=np.int64), made)
+
+
+def _check_lengths(block: Block, anchor: str, names: Mapping[str, str]) -> None:
+    if anchor not in block.arrays:
+        return
+    expected = lengths_of(block.arrays[anchor])
+    for column in STRICT:
+        array = block.arrays.get(column)
+        if array is None or column == anchor or not is_list(array.type):
+            continue
+        differs = pc.not_equal(lengths_of(array), expected)
+        if pc.any(differs).as_py():
+            at = pc.index(differs, value=True).as_py()
+            raise DataError(
+                f"{block.file}: row {block.rows[at]}: {names[column]!r} has {lengths_of(array)[at]} tokens and "
+                f"{names[anchor]!r} {expected[at]}; write both for the same tokens, without padding."
+            )
