@@ -1,0 +1,1 @@
+"""The maths of a recipe in torch: ratios, weights, filters."""

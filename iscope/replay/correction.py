@@ -1,0 +1,67 @@
+"""A recipe's correction on a view: the weights and the keep-decisions, and which bound made them.
+
+Decisions are made in the precision of the view (float32 unless asked otherwise), as trainers make them; a rollout's
+sum is taken in float64 first. The weights that figures are computed from are float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from iscope.recipes.model import BoundRecipe
+from iscope.replay.filters import Rejection, reject
+from iscope.replay.view import TokenView
+from iscope.replay.weights import Weight, weigh
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What a recipe's weight rule and filters make of a view.
+
+    Attributes:
+        weight: the weight before any rejection.
+        rejections: one entry per filter, in order.
+        keep_token: bool [P], False where a token was rejected by itself; None when no filter rejects tokens.
+        keep_rollout: bool [N], False where the rollout was rejected; None when no filter rejects rollouts.
+    """
+
+    weight: Weight
+    rejections: tuple[Rejection, ...]
+    keep_token: Tensor | None
+    keep_rollout: Tensor | None
+
+    @property
+    def per_token(self) -> bool:
+        """Whether weight or decisions differ within a rollout."""
+        return self.weight.per_token or self.keep_token is not None
+
+    def keep(self, view: TokenView) -> Tensor:
+        """Bool [P], False where the token or its rollout was rejected."""
+        if self.keep_rollout is None:
+            return torch.ones(view.segments.tokens, dtype=torch.bool) if self.keep_token is None else self.keep_token
+        keep = view.segments.expand(self.keep_rollout)
+        return keep if self.keep_token is None else keep & self.keep_token
+
+    def applied_weight(self, view: TokenView) -> Tensor:
+        """Float64 [P], the weight of each token, 0 where it or its rollout was rejected."""
+        log = self.weight.log if self.weight.per_token else view.segments.expand(self.weight.log)
+        return log.exp().masked_fill_(~self.keep(view), 0.0)
+
+
+def correct(view: TokenView, recipe: BoundRecipe) -> Correction:
+    """Replay the weight rule and the filters of a recipe."""
+    token: Tensor | None = None
+    rollout: Tensor | None = None
+    rejections = []
+    for rule in recipe.filters:
+        rejection = reject(view, rule, token if rule.sees == "survivors" else None)
+        rejections.append(rejection)
+        kept = ~rejection.out
+        if rejection.per_token:
+            token = kept if token is None else token & kept
+        else:
+            rollout = kept if rollout is None else rollout & kept
+    return Correction(weigh(view, recipe.weight), tuple(rejections), token, rollout)

@@ -1,0 +1,96 @@
+"""Reductions over a ragged layout: one value per rollout from one value per token, and back.
+
+A rollout's result depends on its own tokens only, never on its neighbours in the batch: same tokens, same bits.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Above this share of set flags, counting by running sum is cheaper than listing them.
+_SPARSE = 1 / 16
+
+
+class Segments:
+    """N consecutive segments of P tokens; segment i is offsets[i]:offsets[i + 1]."""
+
+    def __init__(self, offsets: Tensor) -> None:
+        """Take int64 offsets [N + 1] that rise from 0 to P."""
+        self.offsets = offsets
+
+    @property
+    def rows(self) -> int:
+        """N."""
+        return self.offsets.numel() - 1
+
+    @cached_property
+    def tokens(self) -> int:
+        """P."""
+        return int(self.offsets[-1])
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """int64 [N]."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    @cached_property
+    def _occupied(self) -> np.ndarray[Any, Any] | None:
+        """Rows that hold tokens, or None when all do (``reduceat`` has no value for an empty segment)."""
+        occupied = self.lengths.numpy() > 0
+        return None if occupied.all() else np.flatnonzero(occupied)
+
+    @cached_property
+    def _starts(self) -> np.ndarray[Any, Any]:
+        starts = self.offsets[:-1].numpy()
+        return starts if self._occupied is None else starts[self._occupied]
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum float64 values [P] over each segment; 0 for an empty one."""
+        return self._reduce(np.add, values, 0.0)
+
+    def max(self, values: Tensor, empty: float = float("-inf")) -> Tensor:
+        """Largest value of each segment."""
+        return self._reduce(np.maximum, values, empty)
+
+    def min(self, values: Tensor, empty: float = float("inf")) -> Tensor:
+        """Smallest value of each segment."""
+        return self._reduce(np.minimum, values, empty)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean of float64 values over each segment; 0 for an empty one."""
+        return self.sum(values) / self.lengths.clamp(min=1)
+
+    def count(self, flags: Tensor) -> Tensor:
+        """Count the set flags [P] of each segment, int64 [N]."""
+        if int(torch.count_nonzero(flags)) > flags.numel() * _SPARSE:
+            running = torch.zeros(self.tokens + 1, dtype=torch.int64)
+            torch.cumsum(flags, 0, out=running[1:])
+            return running[self.offsets[1:]] - running[self.offsets[:-1]]
+        return torch.bincount(self.row_of(flags.nonzero().squeeze(1)), minlength=self.rows)
+
+    def row_of(self, positions: Tensor) -> Tensor:
+        """Row of each token position, int64."""
+        return torch.searchsorted(self.offsets, positions, right=True) - 1
+
+    def expand(self, rows: Tensor) -> Tensor:
+        """Repeat one value per segment [N] for each of its tokens [P]."""
+        return torch.repeat_interleave(rows, self.lengths, output_size=self.tokens)
+
+    def select(self, flags: Tensor) -> Segments:
+        """Return the layout that is left when only the flagged tokens stay."""
+        kept = torch.zeros(self.rows + 1, dtype=torch.int64)
+        torch.cumsum(self.count(flags), 0, out=kept[1:])
+        return Segments(kept)
+
+    def _reduce(self, ufunc: np.ufunc, values: Tensor, empty: float) -> Tensor:
+        if self._occupied is None and self.tokens:
+            return torch.from_numpy(ufunc.reduceat(values.numpy(), self._starts))
+        result = np.full(self.rows, empty, dtype=values.numpy().dtype)
+        if self.tokens:
+            result[self._occupied] = ufunc.reduceat(values.numpy(), self._starts)
+        return torch.from_numpy(result)

@@ -1,0 +1,83 @@
+"""Which logprobs can be scored, and what is wrong with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from iscope.rollouts import LOGPROBS, RolloutBatch
+
+SENTINEL = -9000.0  # vLLM writes -9999.0 for -inf, several frameworks for "missing"
+MAX_POSITIVE = 0.2  # a low-precision log-softmax rounds to as much; above it the value is no logprob
+
+KINDS = ("null", "nan", "pos_inf", "neg_inf", "sentinel", "positive")
+SIDES = {name: name.removesuffix("_logprobs") for name in LOGPROBS}
+# The side a token's unusable value is counted on when several have one.
+_PRECEDENCE = ("inference_logprobs", "trainer_logprobs", "current_logprobs", "ref_logprobs")
+
+
+@dataclass(frozen=True)
+class Usable:
+    """What can be scored of a batch.
+
+    Attributes:
+        scored: bool [P], loss mask true and every present policy's logprob usable; None when all tokens are.
+        unscored: unusable values at loss tokens, by side and kind; a token counts once.
+        rounded_positive: scored logprobs in (0, 0.2], which are rounding.
+        nan: bool [P], loss tokens where some policy's logprob is NaN or null; None when there are none.
+    """
+
+    scored: Tensor | None
+    unscored: dict[str, dict[str, int]]
+    rounded_positive: int
+    nan: Tensor | None
+
+
+def usable(batch: RolloutBatch) -> Usable:
+    """Tell the scored tokens of a batch from those that are masked or hold an unusable value."""
+    columns = {name: column for name in _PRECEDENCE if (column := getattr(batch, name)) is not None}
+    suspects = {name: column for name, column in columns.items() if not _all_usable(column)}
+    if not suspects:
+        return Usable(batch.loss_mask, {}, _rounded_positive(columns.values(), batch.loss_mask), None)
+    open_tokens = torch.ones(batch.tokens, dtype=torch.bool) if batch.loss_mask is None else batch.loss_mask.clone()
+    unscored: dict[str, dict[str, int]] = {}
+    nan = torch.zeros(batch.tokens, dtype=torch.bool)
+    loss = open_tokens.clone()
+    for name, column in suspects.items():
+        nan |= column.isnan() & loss
+        for kind in KINDS:
+            hit = _is_kind(kind, column, batch.nulls.get(name)) & open_tokens
+            if count := int(hit.sum()):
+                unscored.setdefault(SIDES[name], {})[kind] = count
+                open_tokens &= ~hit
+    positive = _rounded_positive(columns.values(), open_tokens)
+    return Usable(open_tokens, unscored, positive, nan if bool(nan.any()) else None)
+
+
+def _all_usable(column: Tensor) -> bool:
+    """Whether no value is unusable; a NaN makes both comparisons false."""
+    return column.numel() == 0 or bool((column.min() > SENTINEL) & (column.max() <= MAX_POSITIVE))
+
+
+def _rounded_positive(columns: Iterable[Tensor], scored: Tensor | None) -> int:
+    total = 0
+    for column in columns:
+        if column.numel() and not bool(column.max() <= 0):
+            positive = column > 0
+            total += int((positive if scored is None else positive & scored).sum())
+    return total
+
+
+def _is_kind(kind: str, column: Tensor, null: Tensor | None) -> Tensor:
+    if kind == "null":
+        return torch.zeros_like(column, dtype=torch.bool) if null is None else null
+    if kind == "nan":
+        return column.isnan()
+    if kind == "pos_inf":
+        return column == float("inf")
+    if kind == "neg_inf":
+        return column == float("-inf")
+    return column <= SENTINEL if kind == "sentinel" else column > MAX_POSITIVE

@@ -1,0 +1,165 @@
+"""TokenView: the tokens that count, with every intermediate that recipes share computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from iscope.recipes.model import Pair
+from iscope.replay.segments import Segments
+from iscope.rollouts import RolloutBatch
+
+# exp of twice this still fits float64, so sums of squared ratios stay finite.
+EXPONENT_LIMIT = 350.0
+
+_NO_PAIR = Pair.TRAINER_INFERENCE  # key of what depends on no pair
+
+Convention = Literal["scored", "neutral", "trl"]
+"""What becomes of a loss token whose log-ratio is unusable.
+
+``scored``: it is left out. ``neutral``: ratio 1. ``trl``: NaN gives ratio 1, an infinity the largest finite float32
+(TRL 1.16.0, nan_to_num of the masked log-ratio), anything else its own value.
+"""
+
+
+@dataclass
+class TokenView:
+    """Tokens of a batch laid out flat, masked ones already taken out.
+
+    Attributes:
+        segments: the layout, N rollouts with P tokens.
+        trainer: float [P], nats, in the precision of the decisions.
+        inference: float [P], nats.
+        current: float [P], nats; None: on-policy, current = trainer.
+        ref: float [P], nats, or None.
+        advantage: float64 [N], or [P] where it differs per token (``advantage_per_token``), or None.
+        repair: what to do with log-ratios that are not finite.
+        unusable: bool [P], tokens that the ``neutral`` convention gives ratio 1; None when there are none.
+    """
+
+    segments: Segments
+    trainer: Tensor
+    inference: Tensor
+    current: Tensor | None = None
+    ref: Tensor | None = None
+    advantage: Tensor | None = None
+    advantage_per_token: bool = False
+    repair: Convention = "scored"
+    unusable: Tensor | None = None
+    _cache: dict[tuple[str, Pair], Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def policy(self) -> Tensor:
+        """Logprobs [P] of the policy that is differentiated, nats: the current one, else the trainer's."""
+        return self.trainer if self.current is None else self.current
+
+    def numerator(self, pair: Pair) -> Tensor:
+        """Return the numerator policy's logprobs [P], nats."""
+        return self.trainer if pair is Pair.TRAINER_INFERENCE else self.policy
+
+    def denominator(self, pair: Pair) -> Tensor:
+        """Return the denominator policy's logprobs [P], nats."""
+        if pair is Pair.CURRENT_REF:
+            if self.ref is None:
+                raise ValueError("the view has no reference logprobs")
+            return self.ref
+        return self.trainer if pair is Pair.CURRENT_TRAINER else self.inference
+
+    @property
+    def token_advantage(self) -> Tensor:
+        """The advantage of each token, float64 [P]."""
+        advantage = self.advantage
+        if advantage is None:
+            raise ValueError("the view has no advantages")
+        if self.advantage_per_token:
+            return advantage
+        return self._once("advantage", _NO_PAIR, lambda _: self.segments.expand(advantage))
+
+    @property
+    def uncertainty(self) -> Tensor:
+        """1 - p [P], float64, p of the policy that is differentiated; the size of the token's logit gradient."""
+        return self._once("uncertainty", _NO_PAIR, lambda _: -self.policy.double().expm1().clamp(max=0.0))
+
+    def log_ratio(self, pair: Pair) -> Tensor:
+        """d [P], nats, in the precision of the decisions."""
+        return self._once("log_ratio", self.resolve(pair), self._log_ratio)
+
+    def ratio(self, pair: Pair) -> Tensor:
+        """exp(d) [P], in the precision of the decisions."""
+        return self._once("ratio", self.resolve(pair), lambda pair: self.log_ratio(pair).exp())
+
+    def exact(self, pair: Pair) -> Tensor:
+        """d [P] as float64, nats, within the exponents that figures can hold."""
+        return self._once("exact", self.resolve(pair), self._exact)
+
+    def excess(self, pair: Pair) -> Tensor:
+        """rho - 1 [P], float64, by expm1."""
+        return self._once("excess", self.resolve(pair), lambda pair: self.exact(pair).expm1())
+
+    def weight(self, pair: Pair) -> Tensor:
+        """exp(d) [P], float64."""
+        return self._once("weight", self.resolve(pair), lambda pair: self.exact(pair).exp())
+
+    def k3(self, pair: Pair) -> Tensor:
+        """expm1(d) - d [P], float64, nats."""
+        return self._once("k3", self.resolve(pair), lambda pair: self.excess(pair) - self.exact(pair))
+
+    def log_ratio_sum(self, pair: Pair) -> Tensor:
+        """S = sum of d over each rollout [N], float64, nats."""
+        return self._once("sum", self.resolve(pair), lambda pair: self.segments.sum(self.log_ratio(pair).double()))
+
+    def resolve(self, pair: Pair) -> Pair:
+        """The pair that stands for this one: without current logprobs the trainer's stand in for them."""
+        on_policy = self.current is None and pair is Pair.CURRENT_INFERENCE
+        return Pair.TRAINER_INFERENCE if on_policy else pair
+
+    def _once(self, what: str, pair: Pair, make: Callable[[Pair], Tensor]) -> Tensor:
+        if (what, pair) not in self._cache:
+            self._cache[what, pair] = make(pair)
+        return self._cache[what, pair]
+
+    def _log_ratio(self, pair: Pair) -> Tensor:
+        d = self.numerator(pair) - self.denominator(pair)
+        if self.repair == "trl":
+            limit = torch.finfo(torch.float32).max
+            return d.nan_to_num(nan=0.0, posinf=limit, neginf=-limit)
+        return d if self.unusable is None else d.masked_fill(self.unusable, 0.0)
+
+    def _exact(self, pair: Pair) -> Tensor:
+        d = self.log_ratio(pair).double()
+        if d.numel() and float(d.abs().max()) > EXPONENT_LIMIT:
+            return d.clamp(-EXPONENT_LIMIT, EXPONENT_LIMIT)
+        return d
+
+
+def token_view(
+    batch: RolloutBatch, tokens: Tensor | None, repair: Convention = "scored", unusable: Tensor | None = None
+) -> TokenView:
+    """Lay out the chosen tokens of a batch.
+
+    Args:
+        batch: the rollouts.
+        tokens: bool [P], the tokens that count; None takes all.
+        repair: what becomes of log-ratios that are not finite.
+        unusable: bool [P] of the batch, tokens that get ratio 1 under ``neutral``.
+    """
+    segments = Segments(batch.offsets)
+
+    def pick(column: Tensor | None) -> Tensor | None:
+        return column if column is None or tokens is None else column[tokens]
+
+    return TokenView(
+        segments=segments if tokens is None else segments.select(tokens),
+        trainer=batch.trainer_logprobs if tokens is None else batch.trainer_logprobs[tokens],
+        inference=batch.inference_logprobs if tokens is None else batch.inference_logprobs[tokens],
+        current=pick(batch.current_logprobs),
+        ref=pick(batch.ref_logprobs),
+        advantage=pick(batch.advantage) if batch.advantage_per_token else batch.advantage,
+        advantage_per_token=batch.advantage_per_token,
+        repair=repair,
+        unusable=pick(unusable),
+    )

@@ -1,0 +1,102 @@
+"""Weight rules: from a log-ratio to the importance weight that multiplies a token's loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from iscope.recipes.model import Level, LogClamp, Pair, WeightRule, bound_value
+from iscope.replay.view import TokenView
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight per token or per rollout, and where a bound made it.
+
+    Attributes:
+        log: float64, log of the weight: [P] if ``per_token`` else [N].
+        low: bool, raised to the lower bound.
+        high: bool, cut to the upper bound.
+        excess: float64 [P], weight - 1, of a weight per token; None for one weight per rollout.
+    """
+
+    log: Tensor
+    low: Tensor
+    high: Tensor
+    excess: Tensor | None = None
+
+    @property
+    def per_token(self) -> bool:
+        """Whether the weight differs within a rollout."""
+        return self.excess is not None
+
+
+def weigh(view: TokenView, rule: WeightRule) -> Weight:
+    """Compute the weights of a rule on a view.
+
+    Source of the forms: TIS and MIS as TRL 1.16.0 (vllm_importance_sampling_mode), prime-rl and verl (rollout_is)
+    write them: exp of a token's log-ratio, of its sum over the rollout, or of its mean, cut to [low, high].
+    """
+    if not rule.applied or rule.level == Level.NONE:
+        untouched = torch.zeros(view.segments.rows, dtype=torch.bool)
+        return Weight(torch.zeros(view.segments.rows, dtype=torch.float64), untouched, untouched)
+    if rule.level == Level.TOKEN:
+        return _token_weight(view, rule)
+    return _rollout_weight(view, rule)
+
+
+def _token_weight(view: TokenView, rule: WeightRule) -> Weight:
+    clamp, low_bound, high_bound = rule.clamp, bound_value(rule.low), bound_value(rule.high)
+    ratio = view.ratio(rule.pair) if clamp is None else _clamp(view.log_ratio(rule.pair), clamp).exp()
+    log = _clamp(view.exact(rule.pair), clamp)
+    excess = view.excess(rule.pair) if clamp is None else log.expm1()
+    low, high = _beyond(ratio, low_bound, high_bound)
+    replaced = [(low, low_bound), (high, high_bound)]
+    if rule.overflow == "zero":
+        replaced.append((~torch.isfinite(ratio) & ~high, 0.0))
+    if any(bound is not None for _, bound in replaced):
+        log, excess = log.clone(), excess.clone()
+        for flags, bound in replaced:
+            if bound is not None:
+                where = flags.nonzero().squeeze(1)
+                log[where], excess[where] = _log(bound), bound - 1.0
+    return Weight(log, low, high, excess)
+
+
+def _rollout_weight(view: TokenView, rule: WeightRule) -> Weight:
+    log = rollout_log_ratio(view, rule.pair, rule.clamp, mean=rule.level == Level.GEOMETRIC)
+    ratio = log.exp().to(view.trainer.dtype)
+    low_bound, high_bound = bound_value(rule.low), bound_value(rule.high)
+    low, high = _beyond(ratio, low_bound, high_bound)
+    for flags, bound in ((low, low_bound), (high, high_bound)):
+        if bound is not None:
+            log = log.masked_fill(flags, _log(bound))
+    if rule.overflow == "zero":
+        log = log.masked_fill(~torch.isfinite(ratio) & ~high, -math.inf)
+    return Weight(log, low, high)
+
+
+def rollout_log_ratio(view: TokenView, pair: Pair, clamp: LogClamp | None = None, *, mean: bool) -> Tensor:
+    """S or, with ``mean``, G = S / n of each rollout [N], float64, nats; 0 for an empty rollout."""
+    if clamp is not None and clamp.of == "token":
+        total = view.segments.sum(_clamp(view.log_ratio(pair).double(), clamp))
+    else:
+        total = view.log_ratio_sum(pair)
+    reduced = total / view.segments.lengths.clamp(min=1) if mean else total
+    return _clamp(reduced, clamp) if clamp is not None and clamp.of == "sum" else reduced
+
+
+def _clamp(log: Tensor, clamp: LogClamp | None) -> Tensor:
+    return log if clamp is None else log.clamp(bound_value(clamp.low), bound_value(clamp.high))
+
+
+def _log(bound: float) -> float:
+    return math.log(bound) if bound > 0 else -math.inf
+
+
+def _beyond(ratio: Tensor, low: float | None, high: float | None) -> tuple[Tensor, Tensor]:
+    none = torch.zeros(ratio.numel(), dtype=torch.bool)
+    return none if low is None else ratio < low, none if high is None else ratio > high
