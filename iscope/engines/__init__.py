@@ -1,0 +1,1 @@
+"""Who carries out the pass over the tokens."""

@@ -1,0 +1,71 @@
+"""The fixed grid on which token log-ratios are counted.
+
+Bins are those of the float32 format itself: each power of two of abs(d) is cut into 128 equal bins, so an edge is
+2^e * (1 + k / 128) and a bin is at most 0.8% of the value wide. abs(d) below 2^-20 falls into one bin around zero,
+abs(d) of 2^14 and more into the last. Integer counts: the same whatever the batches, and they add up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_SHIFT = 16  # float32 has 23 mantissa bits; keeping 7 gives 128 bins per power of two
+_FIRST = (127 - 20) << 7  # 2^-20
+_LAST = (127 + 14) << 7  # 2^14
+_SIDE = _LAST - _FIRST  # bins on either side of the one around zero
+
+BINS = 2 * _SIDE + 1
+ZERO_WEIGHT = BINS  # one more bin, for weights of exactly 0, whose log is no number
+_ZERO_BIN = _SIDE
+
+Counts = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def empty_counts() -> Counts:
+    """Return a histogram without entries: BINS bins, then the count of zero weights."""
+    return np.zeros(BINS + 1, dtype=np.int64)
+
+
+def bin_of(log_ratio: Tensor) -> Tensor:
+    """Bin of each log-ratio [P], nats; int64 [P]."""
+    values = log_ratio.float()
+    magnitude = (values.abs().view(torch.int32) >> _SHIFT).clamp_(_FIRST - 1, _LAST - 1) - (_FIRST - 1)
+    return torch.where(values < 0, _ZERO_BIN - magnitude, _ZERO_BIN + magnitude).long()
+
+
+def count(bins: Tensor) -> Counts:
+    """Count entries per bin."""
+    return torch.bincount(bins, minlength=BINS + 1).numpy()
+
+
+def edges(index: int) -> tuple[float, float]:
+    """Lower and upper edge of a bin, nats."""
+    if index == _ZERO_BIN:
+        return -(2.0**-20), 2.0**-20
+    step = abs(index - _ZERO_BIN)
+    inner, outer = _magnitude(step - 1), _magnitude(step)
+    return (inner, outer) if index > _ZERO_BIN else (-outer, -inner)
+
+
+def _magnitude(step: int) -> float:
+    bits = np.array([(_FIRST + step) << _SHIFT], dtype=np.int32)
+    return float(bits.view(np.float32)[0])
+
+
+def quantile_bin(counts: Counts, share: float) -> int:
+    """Bin that holds the quantile (inverted CDF); ZERO_WEIGHT when it is a weight of zero.
+
+    Args:
+        counts: a histogram with at least one entry.
+        share: between 0 and 1.
+    """
+    total = int(counts.sum())
+    rank = max(1, int(np.ceil(share * total)))
+    zeros = int(counts[ZERO_WEIGHT])
+    if rank <= zeros:
+        return ZERO_WEIGHT
+    return int(np.searchsorted(np.cumsum(counts[:BINS]), rank - zeros))

@@ -1,0 +1,151 @@
+"""The ledger: one row per rollout of float64 sums and integer counts, histograms, and counts of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from iscope.errors import UsageError
+from iscope.ledger.histogram import Counts
+from iscope.ledger.measure import Measured
+from iscope.ledger.plan import ROLLOUT_COLUMNS, Plan
+from iscope.recipes.model import Pair
+from iscope.rollouts import RolloutBatch
+
+# Rows are sorted by what was measured, so that sums over them do not depend on how the dump was split or ordered.
+_CONTENT = ("log_ratio_sum", "k3_sum", "excess_sq", "abs_sum")
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All that later steps read of a dump.
+
+    Attributes:
+        plan: what was measured.
+        rows: one row per rollout, in canonical order.
+        trained: rows of the rollouts that hold unscored loss tokens, measured again as their framework would have:
+            every loss token in, NaN as ratio 1.
+        histograms: token log-ratios by pair, and applied log-weights by recipe.
+        unscored: unusable values by side and kind, tokens.
+        rounded_positive: scored logprobs above 0, which are rounding.
+    """
+
+    plan: Plan
+    rows: pl.DataFrame
+    trained: pl.DataFrame
+    histograms: dict[str, Counts]
+    unscored: dict[str, dict[str, int]] = field(default_factory=dict)
+    rounded_positive: int = 0
+
+    def merge(self, other: Ledger) -> Ledger:
+        """Put two ledgers of one plan together.
+
+        Raises:
+            UsageError: when their plans differ.
+        """
+        if self.plan.fingerprint() != other.plan.fingerprint():
+            raise UsageError("these ledgers were measured with different plans and cannot be put together.")
+        return Ledger(
+            plan=self.plan,
+            rows=_canonical([self.rows, other.rows]),
+            trained=_canonical([self.trained, other.trained]),
+            histograms=_add_counts([self.histograms, other.histograms]),
+            unscored=_add_unscored([self.unscored, other.unscored]),
+            rounded_positive=self.rounded_positive + other.rounded_positive,
+        )
+
+    def subset(self, rows: pl.Expr) -> Ledger:
+        """Return the ledger of the rollouts that an expression on the rows selects; it has no histograms."""
+        return replace(self, rows=self.rows.filter(rows), trained=self.trained.filter(rows), histograms={})
+
+
+class LedgerBuilder:
+    """Collects what batches add, in any order."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Start an empty ledger of a plan."""
+        self.plan = plan
+        self._rows: list[pl.DataFrame] = []
+        self._trained: list[pl.DataFrame] = []
+        self._histograms: dict[str, Counts] = {}
+        self._unscored: dict[str, dict[str, int]] = {}
+        self._rounded_positive = 0
+
+    def add(self, batch: RolloutBatch, measured: Measured) -> None:
+        """Add one measured batch."""
+        described = _described(batch, self.plan)
+        self._rows.append(described.hstack(_frame(measured)))
+        if measured.trained:
+            rows = described[measured.trained_rows.numpy()]
+            self._trained.append(rows.hstack([_series(n, v) for n, v in measured.trained.items()]))
+        self._histograms = _add_counts([self._histograms, measured.histograms])
+        self._unscored = _add_unscored([self._unscored, measured.unscored])
+        self._rounded_positive += measured.rounded_positive
+
+    def finish(self) -> Ledger:
+        """Return the ledger of everything added; at least one batch must have been."""
+        rows = _canonical(self._rows)
+        return Ledger(
+            plan=self.plan,
+            rows=rows,
+            trained=_canonical(self._trained) if self._trained else rows.clear(),
+            histograms=self._histograms,
+            unscored=self._unscored,
+            rounded_positive=self._rounded_positive,
+        )
+
+
+def _described(batch: RolloutBatch, plan: Plan) -> pl.DataFrame:
+    """The rollout columns of a batch in the ledger's types: counts and ids as they are, versions as numbers."""
+    wanted = ["rollout_id", *ROLLOUT_COLUMNS, *plan.carry]
+    columns = {name: _plain(batch.columns[name]) for name in wanted if name in batch.columns}
+    if batch.advantage is not None and not batch.advantage_per_token:
+        columns["advantage"] = pl.Series("advantage", batch.advantage.numpy())
+    return pl.DataFrame(list(columns.values()))
+
+
+def _plain(series: pl.Series) -> pl.Series:
+    if series.dtype.is_nested():
+        return series.list.mean()
+    if series.dtype.is_integer():
+        return series.cast(pl.Int64)
+    return series.cast(pl.Float64) if series.dtype.is_float() else series.cast(pl.String)
+
+
+def _frame(measured: Measured) -> list[pl.Series]:
+    return [_series(name, values) for name, values in measured.columns.items()]
+
+
+def _series(name: str, values: Tensor) -> pl.Series:
+    small = values.to(torch.int32) if values.dtype == torch.int64 else values
+    return pl.Series(name, small.numpy())
+
+
+def _canonical(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Stack frames and sort the rows by content, then by id."""
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    measured = [f"{Pair.TRAINER_INFERENCE}:{name}" for name in _CONTENT]
+    keys = [*measured, "trainer_logprob_sum", "scored", "tokens", *ROLLOUT_COLUMNS, "rollout_id"]
+    return rows.sort([key for key in keys if key in rows.columns], nulls_last=True)
+
+
+def _add_counts(parts: Sequence[Mapping[str, Counts]]) -> dict[str, Counts]:
+    total: dict[str, Counts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            total[name] = total[name] + counts if name in total else counts
+    return total
+
+
+def _add_unscored(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    total: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for side, kinds in part.items():
+            for kind, count in kinds.items():
+                of_side = total.setdefault(side, {})
+                of_side[kind] = of_side.get(kind, 0) + count
+    return {side: dict(sorted(kinds.items())) for side, kinds in sorted(total.items())}

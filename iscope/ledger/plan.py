@@ -1,0 +1,70 @@
+"""The plan of a pass over the tokens: which recipes are replayed and which columns of the dump are carried along."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from iscope.recipes.model import BoundRecipe, Loss, Pair
+
+ROLLOUT_COLUMNS = ("group_id", "step", "policy_version", "trainer_version", "advantage", "reward")
+
+
+def base_loss(recipe: BoundRecipe) -> Loss:
+    """Return what is left of a recipe's loss at weight 1: only the trainer's own clipping makes a difference."""
+    loss = recipe.loss
+    if loss.type == "clipped_surrogate":
+        return replace(loss, penalty=None, aggregation=Loss().aggregation)
+    return Loss(signal=loss.signal, advantage_scale=loss.advantage_scale)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one pass measures.
+
+    Attributes:
+        recipes: the recipes to replay, in report order.
+        carry: rollout columns kept beside the canonical ones, for breakdowns.
+        precision: the precision of every decision.
+        unscored: ``exclude`` leaves unusable tokens out, ``neutral`` gives them ratio 1.
+    """
+
+    recipes: tuple[BoundRecipe, ...]
+    carry: tuple[str, ...] = ()
+    precision: Literal["float32", "float64"] = "float32"
+    unscored: Literal["exclude", "neutral"] = "exclude"
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Policy pairs that are measured; trainer over inference always is."""
+        used = {Pair.TRAINER_INFERENCE}
+        for recipe in self.recipes:
+            used |= {recipe.weight.pair, *(rule.pair for rule in recipe.filters)}
+            if recipe.loss.signal == "ref":
+                used.add(Pair.CURRENT_REF)
+        return tuple(pair for pair in Pair if pair in used)
+
+    @property
+    def bases(self) -> tuple[Loss, ...]:
+        """The distinct losses, uncorrected, that recipes are compared with."""
+        return tuple(dict.fromkeys(base_loss(recipe) for recipe in self.recipes))
+
+    def base_of(self, recipe: BoundRecipe) -> int:
+        """Index of a recipe's base."""
+        return self.bases.index(base_loss(recipe))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what identifies the plan, as JSON values."""
+        return {
+            "recipes": [recipe.spec for recipe in self.recipes],
+            "named": [recipe.named for recipe in self.recipes],
+            "carry": list(self.carry),
+            "precision": self.precision,
+            "unscored": self.unscored,
+        }
+
+    def fingerprint(self) -> str:
+        """Hash of the plan: two ledgers can be merged only where it is the same."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,89 @@
+"""A ledger as one file: a zip of two Parquet tables, the histograms and a JSON header."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from iscope.errors import DataError
+from iscope.ledger.ledger import Ledger
+from iscope.ledger.plan import Plan
+from iscope.recipes.grammar import parse
+
+FORMAT = {"name": "iscope.ledger", "version": 1}
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # zip members carry a time; a fixed one keeps equal ledgers equal byte for byte
+
+
+def save(ledger: Ledger, path: str | os.PathLike[str]) -> None:
+    """Write a ledger, whole or not at all."""
+    header = {
+        "format": FORMAT,
+        "plan": ledger.plan.to_dict(),
+        "unscored": ledger.unscored,
+        "rounded_positive": ledger.rounded_positive,
+    }
+    target = Path(path)
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as handle:
+        try:
+            with zipfile.ZipFile(handle, "w") as archive:
+                _write(archive, "header.json", json.dumps(header, sort_keys=True).encode())
+                _write(archive, "rows.parquet", _parquet(ledger.rows))
+                _write(archive, "trained.parquet", _parquet(ledger.trained))
+                _write(archive, "histograms.parquet", _parquet(pl.DataFrame(ledger.histograms)))
+            handle.close()
+            os.replace(handle.name, target)
+        except BaseException:
+            os.unlink(handle.name)
+            raise
+
+
+def load(path: str | os.PathLike[str]) -> Ledger:
+    """Read a ledger.
+
+    Raises:
+        DataError: when the file is no ledger, or one of another version.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header = json.loads(archive.read("header.json"))
+            frames = {
+                name: pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet")))
+                for name in ("rows", "trained", "histograms")
+            }
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path} cannot be read as a ledger: {error}.") from error
+    if header["format"] != FORMAT:
+        raise DataError(f"{path} is a ledger of format {header['format']}; this iscope reads {FORMAT}.")
+    return Ledger(
+        plan=_plan(header["plan"]),
+        rows=frames["rows"],
+        trained=frames["trained"],
+        histograms={name: np.array(frames["histograms"][name]) for name in frames["histograms"].columns},
+        unscored=header["unscored"],
+        rounded_positive=header["rounded_positive"],
+    )
+
+
+def _plan(data: dict[str, Any]) -> Plan:
+    specs = zip(data["recipes"], data["named"], strict=True)
+    recipes = tuple(replace(parse(spec), named=named) for spec, named in specs)
+    return Plan(recipes, tuple(data["carry"]), data["precision"], data["unscored"])
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
