@@ -1,0 +1,1 @@
+"""From a ledger to a report. Nothing here sees a token."""

@@ -1,0 +1,68 @@
+"""What a recipe changed: masked, truncated, modified, kept; which filter and which bound; by sign of the advantage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from iscope.analysis.numbers import Array, share
+from iscope.analysis.rows import RecipeRows
+from iscope.model import Figures, Node
+
+
+def figures(rows: RecipeRows) -> Figures:
+    """Counts and fractions, in tokens and in rollouts.
+
+    A rollout is masked when no token of it is kept, truncated when any weight of it was cut or raised, modified when
+    any token of it was masked or truncated (TRL's frac_modified_importance_sampling_ratio counts the same).
+    """
+    truncated = rows.truncated_low + rows.truncated_high
+    masked_rollouts = rows.kept == 0
+    return {
+        "masked": {
+            **_counts(rows, rows.masked, masked_rollouts),
+            "by_filter": [_filter(rows, index) for index in range(len(rows.recipe.filters))],
+        },
+        "truncated": {
+            **_counts(rows, truncated, truncated > 0),
+            "low": int(rows.truncated_low.sum()),
+            "high": int(rows.truncated_high.sum()),
+        },
+        "modified": _counts(rows, rows.modified, rows.modified > 0),
+        "kept": {"tokens": int(rows.kept.sum()), "rollouts": int((rows.kept > 0).sum())},
+    }
+
+
+def _counts(rows: RecipeRows, tokens: Array, rollouts: Array) -> dict[str, Node]:
+    counts = _tokens_and_rollouts(rows, tokens, rollouts, np.ones(rows.rows.rollouts, dtype=bool))
+    if "advantage" in rows.rows:
+        advantage = rows.rows["advantage"]
+        signs = {"positive": advantage > 0, "zero": advantage == 0, "negative": advantage < 0}
+        counts["by_sign"] = {
+            sign: _tokens_and_rollouts(rows, tokens, rollouts, chosen) for sign, chosen in signs.items()
+        }
+    return counts
+
+
+def _tokens_and_rollouts(rows: RecipeRows, tokens: Array, rollouts: Array, chosen: Array) -> dict[str, Any]:
+    of_tokens, of_rollouts = int(tokens[chosen].sum()), int(rollouts[chosen].sum())
+    none = "no rollouts with this sign of the advantage" if rows.rows.rollouts else "no scored tokens"
+    return {
+        "tokens": of_tokens,
+        "rollouts": of_rollouts,
+        "token_fraction": share(of_tokens, int(rows.rows.n[chosen].sum()), none),
+        "rollout_fraction": share(of_rollouts, int(chosen.sum()), none),
+    }
+
+
+def _filter(rows: RecipeRows, index: int) -> dict[str, Node]:
+    rule = rows.recipe.filters[index]
+    low, high = rows.rejected(index)
+    return {
+        "name": rule.name,
+        "low": int(low.sum()),
+        "high": int(high.sum()),
+        "rollouts_low": int((low > 0).sum()),
+        "rollouts_high": int((high > 0).sum()),
+    }

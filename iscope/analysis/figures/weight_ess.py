@@ -1,0 +1,24 @@
+"""Effective sample size of the applied weights."""
+
+from __future__ import annotations
+
+from iscope.analysis.numbers import effective_size, share
+from iscope.analysis.rows import RecipeRows
+from iscope.model import Figure, Figures
+
+
+def figures(rows: RecipeRows) -> Figures:
+    """(sum w)^2 / sum w^2: over tokens, and over rollouts with W = mean applied weight of the rollout.
+
+    Uncorrected it is n tokens and N rollouts; all rejected it is 0.
+    """
+    token = rows.moments.effective_size() if rows.per_token else effective_size(rows.log_mean_weight, rows.rows.n)
+    rollout = effective_size(rows.log_mean_weight)
+    return {
+        "ess": {
+            "token": Figure(token),
+            "token_fraction": share(token, rows.rows.tokens),
+            "rollout": Figure(rollout),
+            "rollout_fraction": share(rollout, rows.rows.rollouts, "no rollouts with scored tokens"),
+        }
+    }

@@ -1,0 +1,24 @@
+"""The metrics that frameworks log, under their names and with their reductions."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from iscope.analysis.rows import recipe_rows, trained_rows
+from iscope.ledger.ledger import Ledger
+from iscope.model import Figures
+
+FRAMEWORKS = {
+    "trl": "iscope.analysis.frameworks.trl",
+    "prime-rl": "iscope.analysis.frameworks.prime_rl",
+}
+
+
+def framework_metrics(ledger: Ledger, index: int) -> Figures:
+    """Metrics that the framework of a plan's recipe would have logged; empty where it has none."""
+    recipe = ledger.plan.recipes[index]
+    module = FRAMEWORKS.get(recipe.framework)
+    if module is None:
+        return {}
+    metrics: Figures = import_module(module).metrics(recipe_rows(ledger, trained_rows(ledger), index))
+    return metrics

@@ -1,0 +1,86 @@
+"""TRL's sampling/* metrics (TRL 1.16.0 grpo_trainer; the raw ratio and frac_modified as in its pull request 5243).
+
+TRL counts every loss token, a NaN logprob as ratio 1, and in the sequence modes every row, empty ones as ratio 1.
+One rank is assumed: TRL averages the means of its ranks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from iscope.analysis.numbers import Array, figure, from_log, log_sum_exp, share
+from iscope.analysis.rows import RecipeRows, Rows
+from iscope.model import Figure, Figures
+from iscope.recipes.model import Level, Pair
+
+_PREFIX = "sampling/"
+_EMPTY = "no loss tokens"
+_PAIR = Pair.TRAINER_INFERENCE
+
+
+def metrics(rows: RecipeRows) -> Figures:
+    """Every metric TRL logs for this correction; without a correction it logs the logprob differences only."""
+    named = {"sampling_logp_difference": _differences(rows.rows)}
+    if rows.recipe.weight.level != Level.NONE:
+        of_tokens = rows.recipe.weight.level == Level.TOKEN
+        ratios = _token_ratios(rows) if of_tokens else _sequence_ratios(rows)
+        named |= {"importance_sampling_ratio": ratios[0], "raw_importance_sampling_ratio": ratios[1]}
+    flat: Figures = {f"{_PREFIX}{name}/{stat}": value for name, stats in named.items() for stat, value in stats.items()}
+    if rows.recipe.weight.level != Level.NONE:
+        flat[f"{_PREFIX}frac_modified_importance_sampling_ratio"] = _modified(rows)
+    return flat
+
+
+def _differences(rows: Rows) -> dict[str, Figure]:
+    """Mean and largest abs(old - mu) over loss tokens, NaN left out, nats."""
+    finite = rows.n - rows["nan_tokens"]
+    if not finite.sum():
+        return {"mean": Figure.absent(_EMPTY), "max": Figure.absent(_EMPTY)}
+    largest = np.maximum(-rows.pair("log_ratio_min"), rows.pair("log_ratio_max"))[rows.n > 0].max()
+    if largest >= np.finfo(np.float32).max:
+        return {"mean": Figure.absent("infinite"), "max": Figure.absent("infinite")}
+    return {"mean": share(rows.pair_total("abs_sum"), int(finite.sum())), "max": Figure(float(largest))}
+
+
+def _token_ratios(rows: RecipeRows) -> tuple[dict[str, Figure], dict[str, Figure]]:
+    filled = rows.rows.n > 0
+    if not filled.any():
+        empty = dict.fromkeys(("min", "mean", "max"), Figure.absent(_EMPTY))
+        return empty, empty
+    tokens = rows.rows.tokens
+    applied = {
+        "min": from_log(float(rows["log_weight_min"][filled].min())),
+        "mean": figure(float(rows["weight_sum"].sum()) / tokens),
+        "max": from_log(float(rows["log_weight_max"][filled].max())),
+    }
+    raw = {
+        "min": from_log(float(rows.rows.pair("log_ratio_min", _PAIR)[filled].min())),
+        "mean": figure(rows.rows.pair_total("weight_sum", _PAIR) / tokens),
+        "max": from_log(float(rows.rows.pair("log_ratio_max", _PAIR)[filled].max())),
+    }
+    return applied, raw
+
+
+def _sequence_ratios(rows: RecipeRows) -> tuple[dict[str, Figure], dict[str, Figure]]:
+    return _of_logs(rows["log_weight"]), _of_logs(rows.rows.log_ratio(Level.SEQUENCE, _PAIR))
+
+
+def _of_logs(logs: Array) -> dict[str, Figure]:
+    if not logs.size:
+        return dict.fromkeys(("min", "mean", "max"), Figure.absent("no rollouts"))
+    return {
+        "min": from_log(float(logs.min())),
+        "mean": from_log(log_sum_exp(logs) - math.log(logs.size)),
+        "max": from_log(float(logs.max())),
+    }
+
+
+def _modified(rows: RecipeRows) -> Figure:
+    """Share of loss tokens (token modes) or rows (sequence modes) whose final ratio differs from the raw one."""
+    if rows.per_token:
+        return share(int(rows["modified"].sum()), rows.rows.tokens, _EMPTY)
+    with np.errstate(over="ignore"):
+        final, raw = np.exp(rows["log_weight"]), np.exp(rows.rows.log_ratio(Level.SEQUENCE, _PAIR))
+    return share(int((final != raw).sum()), rows.rows.rollouts, "no rollouts")

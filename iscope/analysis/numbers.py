@@ -1,0 +1,71 @@
+"""Small numerics that every figure uses, safe where ratios leave float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from iscope.model import Figure
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+NO_TOKENS = "no scored tokens"
+_LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)
+
+
+def figure(value: float, why: str = "not a number") -> Figure:
+    """Return a figure of a finite value, or an absent one."""
+    if math.isfinite(value):
+        return Figure(value)
+    return Figure.absent("overflows float64" if math.isinf(value) else why)
+
+
+def share(part: float, whole: float, why: str = NO_TOKENS) -> Figure:
+    """Return part / whole; absent when there is no whole."""
+    return figure(part / whole) if whole else Figure.absent(why)
+
+
+def from_log(log: float) -> Figure:
+    """Return exp(log), with log10 beside it where float64 over- or underflows."""
+    if log == -math.inf:
+        return Figure(0.0)
+    if log > _LARGEST_EXPONENT:
+        return Figure(None, why="overflows float64", log10=log / math.log(10))
+    value = math.exp(log)
+    return Figure(value) if value > np.finfo(np.float64).tiny else Figure(value, log10=log / math.log(10))
+
+
+def log_sum_exp(logs: Array) -> float:
+    """Log of the sum of exp; -inf for an empty array."""
+    top = float(logs.max(initial=-math.inf))
+    if not math.isfinite(top):
+        return top
+    return top + math.log(float(np.exp(logs - top).sum()))
+
+
+def effective_size(logs: Array, repeats: Array | None = None) -> float:
+    """(sum w)^2 / sum w^2, Kish's effective sample size; 0 when all weights are 0.
+
+    Args:
+        logs: log of each weight.
+        repeats: how often each weight counts (tokens that share their rollout's weight); None is once.
+    """
+    if not logs.size or logs.max() == -math.inf:
+        return 0.0
+    weights = np.exp(logs - logs.max())
+    times = 1.0 if repeats is None else repeats
+    return float((weights * times).sum()) ** 2 / float((weights**2 * times).sum())
+
+
+def log_of(values: Array) -> Array:
+    """Natural log, -inf at 0."""
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def quantile(ordered: Array, at: float) -> float:
+    """Return the inverted-CDF quantile of sorted values: the smallest whose share is at least ``at``."""
+    rank = max(1, math.ceil(at * ordered.size))
+    return float(ordered[rank - 1])

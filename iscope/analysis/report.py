@@ -1,0 +1,108 @@
+"""Ledger -> Report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from iscope.analysis.breakdown import breakdown, steps_differ
+from iscope.analysis.figures import mismatch_figures, recipe_figures
+from iscope.analysis.frameworks import framework_metrics
+from iscope.analysis.rows import Rows, recipe_rows, scored_rows
+from iscope.analysis.verdict import verdict
+from iscope.ledger.ledger import Ledger
+from iscope.model import Coverage, RecipeReport, Report
+from iscope.replay.usable import KINDS
+
+
+def build_report(
+    ledger: Ledger,
+    *,
+    by: Sequence[str] = (),
+    files: int = 0,
+    excluded: dict[str, int] | None = None,
+    notes: dict[str, int] | None = None,
+    assumptions: Sequence[str] = (),
+    provenance: dict[str, Any] | None = None,
+) -> Report:
+    """Compute every figure of a report from a ledger.
+
+    Args:
+        ledger: what was measured.
+        by: rollout columns to break the figures down by; ``step`` is added when there are several.
+        files: files that were read.
+        excluded: rollouts that were left out before they could be measured, by reason.
+        notes: counts worth saying, by what they count.
+        assumptions: what reading the dump had to assume.
+        provenance: versions, files and options.
+    """
+    rows = scored_rows(ledger)
+    coverage = _coverage(ledger, rows, files, excluded or {}, notes or {})
+    mismatch = mismatch_figures(rows)
+    columns = list(dict.fromkeys([*by, *(["step"] if steps_differ(rows) else [])]))
+    return Report(
+        verdict=verdict(mismatch, coverage),
+        coverage=coverage,
+        assumptions=[*assumptions, *_assumptions(ledger, rows)],
+        mismatch=mismatch,
+        recipes=[_recipe(ledger, rows, index) for index in range(len(ledger.plan.recipes))],
+        breakdowns={column: breakdown(rows, column) for column in columns},
+        provenance=provenance or {},
+    )
+
+
+def _recipe(ledger: Ledger, rows: Rows, index: int) -> RecipeReport:
+    recipe = ledger.plan.recipes[index]
+    replayed = recipe_rows(ledger, rows, index)
+    return RecipeReport(
+        name=recipe.name,
+        spec=recipe.spec,
+        options=recipe.options,
+        level=str(recipe.weight.level),
+        unit="tokens" if replayed.per_token else "rollouts",
+        named=recipe.named,
+        figures=recipe_figures(replayed),
+        framework=framework_metrics(ledger, index),
+    )
+
+
+def _coverage(ledger: Ledger, rows: Rows, files: int, excluded: dict[str, int], notes: dict[str, int]) -> Coverage:
+    every = ledger.rows
+    kinds = {kind: sum(side.get(kind, 0) for side in ledger.unscored.values()) for kind in KINDS}
+    rounded = {"positive_logprobs_taken_as_rounding": ledger.rounded_positive} if ledger.rounded_positive else {}
+    return Coverage(
+        files=files,
+        rollouts_read=every.height + sum(excluded.values()),
+        rollouts_analyzed=rows.rollouts,
+        rollouts_empty=every.height - rows.rollouts,
+        rollouts_excluded=dict(sorted(excluded.items())),
+        tokens_read=_total(every, "tokens"),
+        tokens_loss=_total(every, "loss_tokens"),
+        tokens_scored=_total(every, "usable_tokens"),
+        tokens_unscored=kinds,
+        tokens_unscored_by_side=ledger.unscored,
+        notes=notes | rounded,
+    )
+
+
+def _total(frame: pl.DataFrame, column: str) -> int:
+    return int(frame[column].cast(pl.Int64).sum())
+
+
+def _assumptions(ledger: Ledger, rows: Rows) -> list[str]:
+    said = []
+    unscored = sum(count for side in ledger.unscored.values() for count in side.values())
+    if unscored and ledger.plan.unscored == "neutral":
+        said.append(f"{unscored:,} loss tokens with an unusable logprob count as ratio 1 in every figure.")
+    if {"trainer_version", "policy_version"} <= set(ledger.rows.columns):
+        differ = int((rows.frame["trainer_version"] != rows.frame["policy_version"]).sum())
+        if differ:
+            said.append(
+                f"in {differ:,} rollouts trainer_version differs from policy_version: the trainer column is the "
+                "CURRENT policy there, and its mismatch is engine + lag."
+            )
+    if any(recipe.weight.pair != "trainer/inference" for recipe in ledger.plan.recipes):
+        said.append("on-policy assumed: no current logprobs, the trainer's stand in for them.")
+    return said

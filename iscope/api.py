@@ -1,0 +1,126 @@
+"""The whole program in a few readable functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from iscope import __version__
+from iscope.analysis.report import build_report
+from iscope.dump import Dump, Sides, Source, open_dump
+from iscope.engines import local
+from iscope.errors import UsageError, did_you_mean
+from iscope.ledger import store
+from iscope.ledger.ledger import Ledger
+from iscope.ledger.plan import Plan
+from iscope.model import Report
+from iscope.recipes.defaults import DEFAULT_RECIPES
+from iscope.recipes.grammar import parse
+from iscope.recipes.model import BoundRecipe
+
+Path = str | os.PathLike[str]
+Paths = Path | Sequence[Path]
+
+
+def analyze(
+    *dump: Source,
+    trainer: Any = (),
+    vllm: Any = (),
+    current: Any = (),
+    ref: Any = (),
+    on: str = "rollout_id",
+    recipes: Sequence[str | BoundRecipe] | None = None,
+    by: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    precision: Literal["float32", "float64"] = "float32",
+    unscored: Literal["exclude", "neutral"] = "exclude",
+    strict: bool = False,
+    ledger: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Measure the trainer/inference mismatch of a dump and replay correction recipes on it.
+
+    Args:
+        *dump: files, folders, globs, polars or Arrow tables, or ``RolloutBatch``es that hold both sides.
+        trainer: in place of ``dump``, the trainer's side.
+        vllm: in place of ``dump``, the inference engine's side.
+        current: a side with the current policy's logprobs.
+        ref: a side with the reference policy's logprobs.
+        on: the column that pairs the sides.
+        recipes: recipes to replay, as ``NAME:option=value,...``; None takes the default list.
+        by: rollout columns to break the figures down by.
+        columns: which column of the dump holds what, for names that are not recognised.
+        precision: the precision of the log-ratios and of every keep-decision.
+        unscored: leave loss tokens with an unusable logprob out, or give them ratio 1.
+        strict: make a bad row an error instead of leaving it out.
+        ledger: where to keep the ledger, from which reports can be made without the dump.
+        progress: called with the rollouts and tokens of each batch that is done.
+
+    Returns:
+        The report.
+
+    Raises:
+        UsageError: an unknown recipe or option, a contradiction.
+        DataError: a dump that cannot be used.
+    """
+    plan = make_plan(recipes, by=by, precision=precision, unscored=unscored)
+    sides = _sides(trainer, vllm, current, ref, on)
+    source = open_dump(dump, sides=sides, columns=columns, carry=plan.carry, precision=precision, strict=strict)
+    measured = local.run(source.batches(), plan, progress)
+    if ledger is not None:
+        store.save(measured, ledger)
+    return report_of(measured, source, by)
+
+
+def make_plan(
+    recipes: Sequence[str | BoundRecipe] | None = None,
+    *,
+    by: Sequence[str] = (),
+    precision: Literal["float32", "float64"] = "float32",
+    unscored: Literal["exclude", "neutral"] = "exclude",
+) -> Plan:
+    """Turn recipe texts and options into a plan.
+
+    Raises:
+        UsageError: an unknown recipe or option.
+    """
+    if recipes is None:
+        bound = [parse(spec) for spec in DEFAULT_RECIPES]
+    else:
+        bound = [replace(parse(recipe) if isinstance(recipe, str) else recipe, named=True) for recipe in recipes]
+    for name, value, known in (
+        ("precision", precision, ("float32", "float64")),
+        ("unscored", unscored, ("exclude", "neutral")),
+    ):
+        if value not in known:
+            raise UsageError(f"{name} must be {' or '.join(known)}, not {value!r}.{did_you_mean(str(value), known)}")
+    return Plan(tuple(bound), tuple(by), precision, unscored)
+
+
+def report_of(ledger: Ledger, dump: Dump, by: Sequence[str] = ()) -> Report:
+    """Compute the report of a measured dump."""
+    return build_report(
+        ledger,
+        by=by,
+        files=len(dump.files),
+        excluded=dict(dump.tally.excluded),
+        notes={f"conflicting_{column}": count for column, count in sorted(dump.tally.conflicts.items()) if count},
+        assumptions=dump.assumptions,
+        provenance={
+            "iscope": __version__,
+            "files": [{"path": file.path, "bytes": file.size, "rows": file.rows} for file in dump.files],
+            "plan": ledger.plan.to_dict() | {"fingerprint": ledger.plan.fingerprint()},
+        },
+    )
+
+
+def _sides(trainer: Any, vllm: Any, current: Any, ref: Any, on: str) -> Sides | None:
+    given = {"trainer": trainer, "inference": vllm, "current": current, "ref": ref}
+    listed = {side: _listed(sources) for side, sources in given.items()}
+    return Sides(**listed, on=on) if any(listed.values()) else None
+
+
+def _listed(sources: Any) -> tuple[Any, ...]:
+    return tuple(sources) if isinstance(sources, list | tuple) else (sources,)
