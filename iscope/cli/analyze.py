@@ -1,0 +1,80 @@
+"""``iscope analyze``: replay corrections over a dump and report what they do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from iscope.cli import options as opt
+from iscope.cli import output
+from iscope.cli.progress import progress
+from iscope.model import Report
+from iscope.render import renderer
+
+
+def analyze(
+    dump: opt.Dump = None,
+    trainer: opt.Trainer = None,
+    vllm: opt.Vllm = None,
+    current: opt.Current = None,
+    ref: opt.Ref = None,
+    on: opt.On = "rollout_id",
+    recipe: opt.Recipes = None,
+    by: opt.By = None,
+    columns: opt.Columns = None,
+    precision: opt.PrecisionOption = "float32",
+    unscored: opt.UnscoredOption = "exclude",
+    strict: opt.Strict = False,
+    ledger: opt.LedgerFile = None,
+    format_name: opt.Format = None,
+    output_file: opt.OutputFile = output.STDOUT,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
+) -> None:
+    """Report how far trainer and inference engine are apart, and what each correction does to the batch."""
+    sides = {"trainer": trainer or [], "vllm": vllm or [], "current": current or [], "ref": ref or []}
+    opt.check_sources(dump or [], sides)
+    used = [*(dump or []), *(file for files in sides.values() for file in files), *([ledger] if ledger else [])]
+    where = output.target(output_file, format_name, force=force, inputs=used)
+    named = opt.column_map(columns or [])
+    _check_recipes(recipe or [])
+
+    from iscope.api import analyze as run  # torch is imported here, once nothing can be told without it
+
+    with progress(quiet=quiet) as tick:
+        report = run(
+            *(dump or []),
+            **sides,
+            on=on,
+            recipes=recipe,
+            by=by or [],
+            columns=named or None,
+            precision=precision,
+            unscored=unscored,
+            strict=strict,
+            ledger=ledger,
+            progress=tick,
+        )
+    _deliver(report, where, quiet=quiet, verbose=verbose)
+
+
+def _check_recipes(specs: Sequence[str]) -> None:
+    from iscope.recipes.grammar import parse
+
+    for spec in specs:
+        parse(spec)
+
+
+def _deliver(report: Report, where: output.Target, *, quiet: bool, verbose: bool) -> None:
+    from iscope.render.terminal import verdict_line
+
+    if quiet and where.path is None and where.format == "terminal":
+        output.write(verdict_line(report) + "\n", where)
+        return
+    render = renderer(where.format)
+    output.write(render(report, width=where.width, verbose=verbose, color=where.color), where)
+    if where.path is not None:
+        print(verdict_line(report), file=sys.stderr)
+        if not quiet:
+            print(f"The report is in {where.path}.", file=sys.stderr)

@@ -1,0 +1,174 @@
+"""The options of the commands, each declared once with its help text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Annotated, Literal
+
+import typer
+
+from iscope.errors import UsageError
+from iscope.render import EXTENSIONS, RENDERERS
+
+_INPUT, _QUESTION, _NUMBERS, _OUTPUT = "Two-sided dumps", "What to look at", "How to read values", "Output"
+
+Precision = Literal["float32", "float64"]
+Unscored = Literal["exclude", "neutral"]
+
+Dump = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="DUMP", show_default=False, help="Parquet files, folders or quoted globs of rollouts."),
+]
+Trainer = Annotated[
+    list[str] | None,
+    typer.Option("--trainer", metavar="FILE", rich_help_panel=_INPUT, help="Trainer side. Repeatable."),
+]
+Vllm = Annotated[
+    list[str] | None,
+    typer.Option("--vllm", metavar="FILE", rich_help_panel=_INPUT, help="Inference side. Repeatable."),
+]
+Current = Annotated[
+    list[str] | None,
+    typer.Option("--current", metavar="FILE", rich_help_panel=_INPUT, help="Current policy's side. Repeatable."),
+]
+Ref = Annotated[
+    list[str] | None,
+    typer.Option("--ref", metavar="FILE", rich_help_panel=_INPUT, help="Reference policy's side. Repeatable."),
+]
+On = Annotated[
+    str,
+    typer.Option("--on", metavar="KEY", rich_help_panel=_INPUT, help="Column that pairs the sides."),
+]
+Recipes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--recipe",
+        metavar="RECIPE",
+        rich_help_panel=_QUESTION,
+        help="Correction to replay, such as trl/token_mask:clip_min=0.5,clip_max=2, instead of the default list. "
+        "Repeatable. See: iscope recipes.",
+    ),
+]
+By = Annotated[
+    list[str] | None,
+    typer.Option("--by", metavar="COLUMN", rich_help_panel=_QUESTION, help="Break figures down by it. Repeatable."),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="NAME=COLUMN,...",
+        rich_help_panel=_NUMBERS,
+        help="Which column holds what, where names do not tell: trainer=old_logp,inference=logprobs.",
+    ),
+]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option(
+        "--precision", rich_help_panel=_NUMBERS, help="Arithmetic of ratios and bounds; trainers use float32."
+    ),
+]
+UnscoredOption = Annotated[
+    Unscored,
+    typer.Option(
+        "--unscored",
+        rich_help_panel=_NUMBERS,
+        help="Loss tokens without a usable logprob: leave them out, or give them ratio 1.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", rich_help_panel=_NUMBERS, help="Stop at the first bad row instead of counting it."),
+]
+LedgerFile = Annotated[
+    str | None,
+    typer.Option("--ledger", metavar="FILE", rich_help_panel=_OUTPUT, help="Keep the per-rollout sums in this file."),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="|".join(RENDERERS),
+        rich_help_panel=_OUTPUT,
+        show_default=False,
+        help="Format of the report. By default from the extension of -o, else terminal.",
+    ),
+]
+OutputFile = Annotated[
+    str,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        rich_help_panel=_OUTPUT,
+        help=f"Where the report goes ({', '.join(EXTENSIONS)}); - is the standard output.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", rich_help_panel=_OUTPUT, help="Overwrite the file of -o.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="The verdict only, and no progress.")
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", rich_help_panel=_OUTPUT, help="Every figure, row and example.")
+]
+
+
+def column_map(pieces: Sequence[str]) -> dict[str, str]:
+    """Return ``--columns`` as a map from what a column holds to its name.
+
+    Raises:
+        UsageError: when a piece is not NAME=COLUMN, or a name comes twice.
+    """
+    found: dict[str, str] = {}
+    for piece in (piece for text in pieces for piece in text.split(",")):
+        name, equals, column = (part.strip() for part in piece.partition("="))
+        if not (name and equals and column):
+            raise UsageError(f"--columns: {piece!r} is not NAME=COLUMN; write --columns trainer=..,inference=..")
+        if name in found:
+            raise UsageError(f"--columns: {name!r} is given twice.")
+        found[name] = column
+    return found
+
+
+def check_sources(dump: Sequence[str], sides: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a combination of dumps and sides that cannot be read.
+
+    Args:
+        dump: the positional dumps.
+        sides: the files of each side, by option name.
+
+    Raises:
+        UsageError: when there is nothing to read, a side without its partner, or dumps beside sides.
+    """
+    given = [name for name, files in sides.items() if files]
+    if not dump and not given:
+        raise UsageError("There is nothing to analyze: name a DUMP, or --trainer FILE and --vllm FILE.")
+    if dump and given:
+        raise UsageError(
+            f"{dump[0]!r} stands beside --{given[0]} but belongs to no side: repeat the option before each file, "
+            "or quote a glob ('steps/*.parquet') so that the shell does not expand it."
+        )
+    missing = [name for name in ("trainer", "vllm") if given and not sides[name]]
+    if missing:
+        raise UsageError(f"--{given[0]} needs --{missing[0]} FILE beside it: a ratio takes both sides.")
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON, told without parsing it, so that even a usage error can be JSON."""
+    formats, outputs = (_values(arguments, *names) for names in (("--format",), ("-o", "--output")))
+    if formats:
+        return formats[-1] == "json"
+    return bool(outputs) and EXTENSIONS.get(PurePath(outputs[-1]).suffix.lower()) == "json"
+
+
+def _values(arguments: Sequence[str], *names: str) -> list[str]:
+    options = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    found = []
+    for position, word in enumerate(options):
+        name, equals, value = word.partition("=")
+        if word in names:
+            found.extend(options[position + 1 : position + 2])
+        elif name in names and equals:
+            found.append(value)
+    return found

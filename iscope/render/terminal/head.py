@@ -1,0 +1,96 @@
+"""The top of the page: what was read, the verdict, what had to be assumed, what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from rich.text import Text
+
+from iscope.model import Coverage, Report
+from iscope.render.numbers import count, counted
+from iscope.render.strings import clean, elide, prose
+from iscope.render.terminal.page import wrap
+
+_NAMED_FILES = 3
+
+
+def verdict_line(report: Report) -> str:
+    """Return the verdict as one line, its word first."""
+    return f"VERDICT {clean(report.verdict.word)}: {prose(report.verdict.message)}"
+
+
+def header(report: Report, width: int) -> list[Text]:
+    """Return the files, the rollouts, the tokens and the steps in two lines."""
+    coverage = report.coverage
+    facts = [
+        counted(coverage.rollouts_analyzed, "rollout"),
+        f"{counted(coverage.tokens_scored, 'scored token')}, {count(sum(coverage.tokens_unscored.values()))} unscored",
+        *_steps(report),
+    ]
+    return wrap(f"iscope · {_files(report)}", width, 2) + wrap(" · ".join(facts), width, 2)
+
+
+def verdict(report: Report, width: int) -> list[Text]:
+    """Return the verdict, wrapped."""
+    line = Text(verdict_line(report))
+    line.stylize("bold", 0, len("VERDICT ") + len(clean(report.verdict.word)) + 1)
+    return wrap(line, width, 2)
+
+
+def assumptions(report: Report, width: int) -> list[Text]:
+    """Return what had to be assumed, one paragraph each."""
+    return [line for text in report.assumptions for line in wrap(f"ASSUMED {prose(text)}", width, 2)]
+
+
+def coverage(report: Report, width: int, *, verbose: bool) -> list[Text]:
+    """Return the counts of what was read, where anything was left out, is worth noting or was asked for."""
+    found = report.coverage
+    incomplete = found.rollouts_empty or any(found.rollouts_excluded.values()) or any(found.tokens_unscored.values())
+    sentences = _coverage_sentences(found) if incomplete or verbose else []
+    if any(found.notes.values()):
+        sentences.append(f"noted: {_counts(found.notes)}")
+    return [line for text in sentences for line in wrap(f"COVERAGE {text}", width, 2)]
+
+
+def _coverage_sentences(found: Coverage) -> list[str]:
+    excluded, unscored = sum(found.rollouts_excluded.values()), sum(found.tokens_unscored.values())
+    rollouts = (
+        f"{count(found.rollouts_read)} rollouts read: {count(found.rollouts_analyzed)} analyzed, "
+        f"{count(found.rollouts_empty)} without a scored token, {count(excluded)} excluded"
+    )
+    tokens = (
+        f"{count(found.tokens_read)} tokens read: {count(found.tokens_loss)} loss tokens, "
+        f"{count(found.tokens_scored)} scored, {count(unscored)} unscored"
+    )
+    sides = [f"{clean(side)} {_counts(kinds)}" for side, kinds in found.tokens_unscored_by_side.items() if kinds]
+    return [
+        rollouts + (f" ({_counts(found.rollouts_excluded)})" if excluded else ""),
+        tokens
+        + (f" ({_counts(found.tokens_unscored)}; by side: {'; '.join(sides) or 'not known'})" if unscored else ""),
+    ]
+
+
+def _counts(by_reason: Mapping[str, int]) -> str:
+    return ", ".join(f"{prose(reason)} {count(n)}" for reason, n in by_reason.items() if n)
+
+
+def _files(report: Report) -> str:
+    files = report.provenance.get("files")
+    names = [elide(clean(PurePath(_path(file)).name), 60) for file in files] if isinstance(files, list) else []
+    if not names:
+        return counted(report.coverage.files, "file")
+    more = f" and {counted(len(names) - _NAMED_FILES, 'more file')}" if len(names) > _NAMED_FILES else ""
+    return " + ".join(names[:_NAMED_FILES]) + more
+
+
+def _path(file: Any) -> str:
+    return str(file.get("path", "?")) if isinstance(file, dict) else str(file)
+
+
+def _steps(report: Report) -> list[str]:
+    values = [elide(clean(row.get("value")), 20) for row in report.breakdowns.get("step", [])]
+    if not values:
+        return []
+    return [f"step {values[0]}" if len(values) == 1 else f"steps {values[0]}-{values[-1]}"]
