@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every test the same terminal: 80 columns, no colour forced or forbidden from outside."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder of golden values: what the frameworks' own code gave."""
+    return ROOT / "tests" / "data" / "golden"
+
+
+@pytest.fixture(scope="session")
+def sample() -> Path:
+    """The folder of real dumps, reduced to the columns that figures need."""
+    return ROOT / "tests" / "data" / "sample"
+
+
+@pytest.fixture(scope="session")
+def sample_data() -> Path:
+    """The sample data that users get."""
+    return ROOT / "sample_data"
