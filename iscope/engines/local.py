@@ -5,6 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
 
 from iscope.ledger.ledger import Ledger, LedgerBuilder
 from iscope.ledger.measure import measure
@@ -25,11 +28,23 @@ def run(batches: Iterable[RolloutBatch], plan: Plan, progress: Progress | None =
         progress: called with the rollouts and tokens of each batch done.
     """
     builder = LedgerBuilder(plan)
-    for batch in decode_ahead(batches):
-        builder.add(batch, measure(batch, plan))
-        if progress is not None:
-            progress(len(batch), batch.tokens)
+    with _one_thread():
+        for batch in decode_ahead(batches):
+            builder.add(batch, measure(batch, plan))
+            if progress is not None:
+                progress(len(batch), batch.tokens)
     return builder.finish()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep torch to one thread: its operations here are too short to share, and the decoder needs the other core."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def decode_ahead(batches: Iterable[RolloutBatch]) -> Iterator[RolloutBatch]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,17 +29,36 @@ def measure_by_p(view: TokenView) -> tuple[dict[str, Tensor], Counts]:
         abs(A) (1 - p) where there are advantages; and the histogram of abs(d) / (1 - q) over tokens with q < 0.999.
     """
     pair, segments = Pair.TRAINER_INFERENCE, view.segments
-    inference = view.inference
-    bucket = sum((inference >= math.log(edge)).to(torch.int64) for edge in EDGES)
-    key = segments.expand(torch.arange(segments.rows) * BUCKETS) + bucket
     magnitude = view.exact(pair).abs()
-    sums: dict[str, Tensor | None] = {"tokens": None, "k3": view.k3(pair), "abs": magnitude}
+    sums = {"k3": view.k3(pair), "abs": magnitude}
     if view.advantage is not None:
-        sums["gradient"] = view.token_advantage.abs() * view.uncertainty
+        sums["gradient"] = view.uncertainty if not view.advantage_per_token else view.uncertainty * view.advantage.abs()
+    key = _keys(view)
+    size = segments.rows * BUCKETS
+    tables = {"tokens": np.bincount(key, minlength=size)}
+    tables |= {name: np.bincount(key, values.numpy(), minlength=size) for name, values in sums.items()}
     columns: dict[str, Tensor] = {}
-    for name, values in sums.items():
-        table = torch.bincount(key, values, minlength=segments.rows * BUCKETS).reshape(segments.rows, BUCKETS)
+    for name, flat in tables.items():
+        table = torch.from_numpy(flat).reshape(segments.rows, BUCKETS)
+        if name == "gradient" and view.advantage is not None and not view.advantage_per_token:
+            table = table * view.advantage.abs().unsqueeze(1)
         columns |= {f"p{index}:{name}": table[:, index].contiguous() for index in range(BUCKETS)}
-    uncertain = (inference < math.log(_GAP_BELOW)).nonzero().squeeze(1)
-    gap = magnitude[uncertain] / -inference[uncertain].double().expm1()
-    return columns, histogram.count(histogram.bin_of(gap))
+    return columns, _gaps(view, magnitude)
+
+
+def _keys(view: TokenView) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Row and bucket of each token as one number."""
+    inference = view.inference.numpy()
+    bucket = (inference >= math.log(EDGES[0])).view(np.uint8)
+    for edge in EDGES[1:]:
+        bucket += (inference >= math.log(edge)).view(np.uint8)
+    key = np.repeat(np.arange(0, view.segments.rows * BUCKETS, BUCKETS), view.segments.lengths.numpy())
+    key += bucket
+    return key
+
+
+def _gaps(view: TokenView, magnitude: Tensor) -> Counts:
+    """Histogram of abs(d) / (1 - q) over the tokens that are not certain."""
+    uncertain = np.flatnonzero(view.inference.numpy() < math.log(_GAP_BELOW))
+    one_minus_q = -np.expm1(view.inference.numpy()[uncertain].astype(np.float64))
+    return histogram.count(histogram.bin_of(torch.from_numpy(magnitude.numpy()[uncertain] / one_minus_q)))

@@ -2,107 +2,89 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from iscope.ledger import histogram
+from iscope.ledger.bulk import Bulk
+from iscope.ledger.gradient import by_sign, can_differentiate
 from iscope.ledger.histogram import Counts
-from iscope.recipes.model import BoundRecipe, Level, Loss, Pair
+from iscope.recipes.model import BoundRecipe, Pair
 from iscope.replay.correction import Correction, correct
-from iscope.replay.losses import base_coefficient, loss_terms, signal_of
+from iscope.replay.losses import loss_terms
 from iscope.replay.segments import Segments
 from iscope.replay.view import EXPONENT_LIMIT, TokenView
 
 Columns = dict[str, Tensor]
 
 
-def measure_pair(view: TokenView, pair: Pair) -> Columns:
+@dataclass(frozen=True)
+class Split:
+    """The tokens of a batch in two: those that no recipe touches, summed up, and the others.
+
+    Attributes:
+        bulk: sums over the tokens inside the screen.
+        rest: the tokens outside.
+        raw: histogram of the log-ratios of all tokens, by pair.
+    """
+
+    bulk: Bulk
+    rest: TokenView
+    raw: dict[Pair, Counts]
+
+
+def measure_pair(split: Split, pair: Pair) -> Columns:
     """Sums of a pair's log-ratio d and ratio rho over each rollout [N]; float64 in nats, int64 in tokens.
 
     ``excess`` is rho - 1: moments about 1 keep their digits where ratios are close to it, plain ones elsewhere.
     """
-    segments, exact, excess, weight = view.segments, view.exact(pair), view.excess(pair), view.weight(pair)
-    magnitude = exact.abs()
-    ratio = view.ratio(pair)
+    inside, rest, n = split.bulk.pairs[pair], split.rest, split.bulk.n
+    segments, exact, excess, weight = rest.segments, rest.exact(pair), rest.excess(pair), rest.weight(pair)
+    magnitude, ratio, d = exact.abs(), rest.ratio(pair), rest.log_ratio(pair)
     return {
-        "log_ratio_sum": view.log_ratio_sum(pair),
-        "log_ratio_sq": segments.sum(exact * exact),
-        "log_ratio_min": segments.min(view.log_ratio(pair)).double(),
-        "log_ratio_max": segments.max(view.log_ratio(pair)).double(),
-        "abs_sum": segments.sum(magnitude),
-        "exp_abs_sum": segments.sum(magnitude.exp()),
-        "weight_sum": segments.sum(weight),
-        "weight_sq": segments.sum(weight * weight),
-        "excess_sum": segments.sum(excess),
-        "excess_sq": segments.sum(excess * excess),
-        "k3_sum": segments.sum(view.k3(pair)),
+        "log_ratio_sum": rest.rollouts.log_ratio_sum(pair),
+        "log_ratio_sq": inside["log_ratio_sq"] + segments.sum(exact * exact),
+        "log_ratio_min": torch.minimum(inside["log_ratio_min"], segments.min(d).double()),
+        "log_ratio_max": torch.maximum(inside["log_ratio_max"], segments.max(d).double()),
+        "abs_sum": inside["abs_sum"] + segments.sum(magnitude),
+        "exp_abs_sum": inside["exp_abs_sum"] + segments.sum(magnitude.exp()),
+        "weight_sum": n + inside["excess_sum"] + segments.sum(weight),
+        "weight_sq": n + 2 * inside["excess_sum"] + inside["excess_sq"] + segments.sum(weight * weight),
+        "excess_sum": inside["excess_sum"] + segments.sum(excess),
+        "excess_sq": inside["excess_sq"] + segments.sum(excess * excess),
+        "k3_sum": inside["k3_sum"] + segments.sum(rest.k3(pair)),
         "below_half": segments.count(ratio < 0.5),
         "above_two": segments.count(ratio > 2.0),
         "at_limit": segments.count(magnitude >= EXPONENT_LIMIT),
     }
 
 
-def measure_recipe(
-    view: TokenView, recipe: BoundRecipe, bins: dict[Pair, Tensor], raw: dict[Pair, Counts]
-) -> tuple[Columns, Counts | None]:
-    """Measure a recipe on a view.
+def measure_recipe(split: Split, recipe: BoundRecipe, base: int) -> tuple[Columns, Counts | None]:
+    """Measure a recipe on a batch.
 
     Args:
-        view: the tokens.
+        split: the tokens.
         recipe: the recipe.
-        bins: histogram bin of each token's log-ratio, by pair.
-        raw: the histogram of those, by pair.
+        base: index of its uncorrected loss among the plan's.
 
     Returns:
         Its columns [N], and the histogram of the applied weights where they differ within a rollout. A recipe that
         weights and rejects whole rollouts needs neither token sums nor a histogram: all follows from ``log_weight``.
     """
-    correction = correct(view, recipe)
-    if not correction.per_token:
+    rest = split.rest
+    correction = correct(rest, recipe)
+    if not correction.per_token and recipe.loss.linear_in_weight:
         return _rollout_columns(correction), None
-    keep = correction.keep(view)
-    log, excess = _applied(view, correction, keep)
-    columns = _token_columns(view, recipe, correction, keep, log, excess)
-    if can_differentiate(view, recipe.loss):
-        terms = loss_terms(view, recipe, correction)
-        columns |= gradient_by_sign(view, recipe.loss, terms.coefficient)
-    return columns, _applied_counts(view, recipe, log, bins, raw)
-
-
-def can_differentiate(view: TokenView, loss: Loss) -> bool:
-    """Whether the view holds what a loss multiplies its scores with."""
-    return (view.ref if loss.signal == "ref" else view.advantage) is not None
-
-
-def can_replay(view: TokenView, recipe: BoundRecipe) -> bool:
-    """Whether the view holds everything that a recipe looks at."""
-    present = {"advantage": view.advantage, "ref_logprobs": view.ref}
-    return all(present[name] is not None for name in recipe.needs)
-
-
-def measure_base(view: TokenView, base: Loss) -> Columns:
-    """Gradient of an uncorrected loss, by sign of the signal."""
-    return gradient_by_sign(view, base, base_coefficient(view, base))
-
-
-def gradient_by_sign(view: TokenView, loss: Loss, coefficient: Tensor) -> Columns:
-    """g = sum of abs(c_t) (1 - p_t) over the tokens of each rollout whose signal is positive, and negative, [N].
-
-    (1 - p_t) is the norm of the token's logit gradient within a factor of sqrt(2).
-    """
-    size, segments = coefficient.abs() * view.uncertainty, view.segments
-    if loss.signal == "advantage" and not view.advantage_per_token:
-        total, advantage = segments.sum(size), view.advantage
-        assert advantage is not None
-        return {
-            "gradient_positive": total.masked_fill(advantage <= 0, 0.0),
-            "gradient_negative": total.masked_fill(advantage >= 0, 0.0),
-        }
-    signal = signal_of(view, loss)
-    return {
-        "gradient_positive": segments.sum(size.masked_fill(signal <= 0, 0.0)),
-        "gradient_negative": segments.sum(size.masked_fill(signal >= 0, 0.0)),
-    }
+    keep = correction.keep(rest)
+    log, excess = _applied(rest, correction, keep)
+    inside = _inside(split.bulk, recipe, correction, rest.resolve(recipe.weight.pair))
+    columns = _weight_columns(rest.segments, inside, log, excess)
+    columns |= _decision_columns(split, recipe, correction, keep)
+    if can_differentiate(rest, recipe.loss):
+        columns |= _gradient(split, recipe, correction, base)
+    return columns, _applied_counts(split, recipe, correction, keep, log)
 
 
 def _rollout_columns(correction: Correction) -> Columns:
@@ -118,65 +100,151 @@ def _rollout_columns(correction: Correction) -> Columns:
     return columns
 
 
-def _token_columns(
-    view: TokenView, recipe: BoundRecipe, correction: Correction, keep: Tensor, log: Tensor, excess: Tensor
-) -> Columns:
-    segments, weight, pair = view.segments, correction.weight, recipe.weight.pair
-    lost, value = ~keep, log.exp()
-    k3 = view.k3(pair)
-    changed = _token_flags(segments, weight.low | weight.high, weight.per_token) | lost
-    columns = {
-        "kept": segments.count(keep),
-        "modified": segments.count(changed),
-        "weight_sum": segments.sum(value),
-        "weight_sq": segments.sum(value * value),
-        "excess_sum": segments.sum(excess),
-        "excess_sq": segments.sum(excess * excess),
-        "log_weight_min": segments.min(log),
-        "log_weight_max": segments.max(log),
-        "outside": segments.count((excess < -0.5) | (excess > 1.0)),
-        "k3_kept": segments.sum(k3.masked_fill(lost, 0.0)),
-        "k3_masked": segments.sum(k3.masked_fill(keep, 0.0)),
-        "truncated_low": _count(segments, weight.low, weight.per_token),
-        "truncated_high": _count(segments, weight.high, weight.per_token),
-    }
-    for index, rejection in enumerate(correction.rejections):
-        columns[f"rejected{index}_low"] = _count(segments, rejection.low, rejection.per_token)
-        columns[f"rejected{index}_high"] = _count(segments, rejection.high, rejection.per_token)
-    return columns
-
-
-def _applied(view: TokenView, correction: Correction, keep: Tensor) -> tuple[Tensor, Tensor]:
+def _applied(rest: TokenView, correction: Correction, keep: Tensor) -> tuple[Tensor, Tensor]:
     """Log of the applied weight [P], -inf where rejected, and the applied weight - 1."""
     log, excess = correction.weight.log, correction.weight.excess
     if excess is None:
-        log, excess = view.segments.expand(log), view.segments.expand(log.expm1())
-    lost = (~keep).nonzero().squeeze(1)
-    if lost.numel():
-        log, excess = log.index_fill(0, lost, float("-inf")), excess.index_fill(0, lost, -1.0)
-    return log, excess
+        log, excess = rest.segments.expand(log), rest.segments.expand(log.expm1())
+    return log.masked_fill(~keep, float("-inf")), excess.masked_fill(~keep, -1.0)
 
 
-def _applied_counts(
-    view: TokenView, recipe: BoundRecipe, log: Tensor, bins: dict[Pair, Tensor], raw: dict[Pair, Counts]
-) -> Counts:
-    """Histogram of the applied log-weights: the raw one, with the tokens that the recipe changed moved."""
-    rule = recipe.weight
-    if rule.level is not Level.TOKEN or not rule.applied:
-        return histogram.count(_weight_bins(log))
-    pair = view.resolve(rule.pair)
-    moved = (log != view.exact(pair)).nonzero().squeeze(1)
-    before, after = histogram.count(bins[pair][moved]), histogram.count(_weight_bins(log[moved]))
-    return raw[pair] - before + after
+def _inside(bulk: Bulk, recipe: BoundRecipe, correction: Correction, pair: Pair) -> Columns:
+    """Sums of the applied weights over the tokens inside the screen, where only a rollout's fate matters."""
+    n = bulk.n
+    if correction.weight.per_token:
+        sums = bulk.pairs[pair]
+        excess, excess_sq = sums["excess_sum"], sums["excess_sq"]
+        weight, weight_sq = n + excess, n + 2 * excess + excess_sq
+        low, high = sums["log_ratio_min"], sums["log_ratio_max"]
+        outside = torch.zeros_like(n)
+    else:
+        log = correction.weight.log
+        each, value = log.expm1(), log.exp()
+        excess, excess_sq, weight, weight_sq = n * each, n * each * each, n * value, n * value * value
+        low = log.masked_fill(n == 0, float("inf"))
+        high = log.masked_fill(n == 0, float("-inf"))
+        outside = n * ((value < 0.5) | (value > 2.0))
+    inside = {
+        "weight_sum": weight,
+        "weight_sq": weight_sq,
+        "excess_sum": excess,
+        "excess_sq": excess_sq,
+        "log_weight_min": low,
+        "log_weight_max": high,
+        "outside": outside,
+    }
+    return inside if correction.keep_rollout is None else _reject(inside, n, ~correction.keep_rollout)
+
+
+def _reject(inside: Columns, n: Tensor, lost: Tensor) -> Columns:
+    """The same sums with the weight of every token of the lost rollouts at 0."""
+    count = n.double()
+    zero = torch.zeros_like(count)
+    edge = torch.where(n > 0, float("-inf"), float("inf")).double()
+    instead = {
+        "weight_sum": zero,
+        "weight_sq": zero,
+        "excess_sum": -count,
+        "excess_sq": count,
+        "log_weight_min": edge,
+        "log_weight_max": torch.full_like(zero, float("-inf")),
+        "outside": n,
+    }
+    return {name: torch.where(lost, instead[name], values) for name, values in inside.items()}
+
+
+def _weight_columns(segments: Segments, inside: Columns, log: Tensor, excess: Tensor) -> Columns:
+    value = log.exp()
+    return {
+        "weight_sum": inside["weight_sum"] + segments.sum(value),
+        "weight_sq": inside["weight_sq"] + segments.sum(value * value),
+        "excess_sum": inside["excess_sum"] + segments.sum(excess),
+        "excess_sq": inside["excess_sq"] + segments.sum(excess * excess),
+        "log_weight_min": torch.minimum(inside["log_weight_min"], segments.min(log)),
+        "log_weight_max": torch.maximum(inside["log_weight_max"], segments.max(log)),
+        "outside": inside["outside"] + segments.count((excess < -0.5) | (excess > 1.0)),
+    }
+
+
+def _decision_columns(split: Split, recipe: BoundRecipe, correction: Correction, keep: Tensor) -> Columns:
+    """Counts of kept, cut and rejected tokens, and k3 of the kept and of the rejected ones."""
+    rest, n, weight = split.rest, split.bulk.n, correction.weight
+    segments, pair = rest.segments, rest.resolve(recipe.weight.pair)
+    k3, k3_inside = rest.k3(pair), split.bulk.pairs[pair]["k3_sum"]
+    row_kept = torch.ones_like(n, dtype=torch.bool) if correction.keep_rollout is None else correction.keep_rollout
+    row_changed = ~row_kept if weight.per_token else ~row_kept | weight.low | weight.high
+    changed = _of_tokens(segments, weight.low | weight.high, weight.per_token) | ~keep
+    columns = {
+        "kept": n * row_kept + segments.count(keep),
+        "modified": n * row_changed + segments.count(changed),
+        "k3_kept": k3_inside.masked_fill(~row_kept, 0.0) + segments.sum(k3.masked_fill(~keep, 0.0)),
+        "k3_masked": k3_inside.masked_fill(row_kept, 0.0) + segments.sum(k3.masked_fill(keep, 0.0)),
+        "truncated_low": _count(split, weight.low, weight.per_token),
+        "truncated_high": _count(split, weight.high, weight.per_token),
+    }
+    for index, rejection in enumerate(correction.rejections):
+        columns[f"rejected{index}_low"] = _count(split, rejection.low, rejection.per_token)
+        columns[f"rejected{index}_high"] = _count(split, rejection.high, rejection.per_token)
+    return columns
+
+
+def _count(split: Split, flags: Tensor, per_token: bool) -> Tensor:
+    """Flagged tokens of each rollout; a flag of a rollout flags all its tokens."""
+    if per_token:
+        return split.rest.segments.count(flags)
+    return flags * (split.bulk.n + split.rest.segments.lengths)
+
+
+def _of_tokens(segments: Segments, flags: Tensor, per_token: bool) -> Tensor:
+    return flags if per_token else segments.expand(flags)
+
+
+def _gradient(split: Split, recipe: BoundRecipe, correction: Correction, base: int) -> Columns:
+    """Gradient by sign: inside the screen the uncorrected one, times the plain weight of the rule."""
+    rest, weight = split.rest, correction.weight
+    terms = loss_terms(rest, recipe, correction)
+    found = by_sign(rest, recipe.loss, terms.coefficient.abs() * rest.uncertainty)
+    pair = rest.resolve(recipe.weight.pair) if weight.per_token else None
+    inside = split.bulk.gradients.get((base, pair))
+    if inside is None:
+        return found
+    for name, total in inside.items():
+        kept = total if weight.per_token else total * weight.log.exp()
+        if correction.keep_rollout is not None:
+            kept = kept.masked_fill(~correction.keep_rollout, 0.0)
+        found[name] = found[name] + kept
+    return found
+
+
+def _applied_counts(split: Split, recipe: BoundRecipe, correction: Correction, keep: Tensor, log: Tensor) -> Counts:
+    """Histogram of the applied log-weights."""
+    rest, weight = split.rest, correction.weight
+    if not weight.per_token:
+        return _counts_by_rollout(split, correction, keep)
+    pair = rest.resolve(recipe.weight.pair)
+    before = [rest.log_ratio(pair)]
+    after = [log]
+    if correction.keep_rollout is not None and not bool(correction.keep_rollout.all()):
+        whole = rest.rollouts
+        lost = whole.segments.expand(~correction.keep_rollout)
+        kept_rest = rest.segments.expand(correction.keep_rollout)
+        before = [before[0][kept_rest], whole.log_ratio(pair)[lost]]
+        after = [log[kept_rest], torch.full((int(lost.sum()),), float("-inf"), dtype=torch.float64)]
+    counts = split.raw[pair]
+    for old, new in zip(before, after, strict=True):
+        counts = counts - histogram.count(histogram.bin_of(old)) + histogram.count(_weight_bins(new))
+    return counts
+
+
+def _counts_by_rollout(split: Split, correction: Correction, keep: Tensor) -> Counts:
+    """The same where every kept token of a rollout has the rollout's weight."""
+    n = split.bulk.n if correction.keep_rollout is None else split.bulk.n * correction.keep_rollout
+    kept = n + split.rest.segments.count(keep)
+    bins = histogram.bin_of(correction.weight.log)
+    counts = torch.zeros(histogram.BINS + 1, dtype=torch.int64).index_add_(0, bins, kept)
+    counts[histogram.ZERO_WEIGHT] = (split.bulk.n + split.rest.segments.lengths - kept).sum()
+    return counts.numpy()
 
 
 def _weight_bins(log: Tensor) -> Tensor:
     return histogram.bin_of(log).masked_fill(log == float("-inf"), histogram.ZERO_WEIGHT)
-
-
-def _token_flags(segments: Segments, flags: Tensor, per_token: bool) -> Tensor:
-    return flags if per_token else segments.expand(flags)
-
-
-def _count(segments: Segments, flags: Tensor, per_token: bool) -> Tensor:
-    return segments.count(flags) if per_token else flags * segments.lengths

@@ -32,14 +32,20 @@ def empty_counts() -> Counts:
 
 def bin_of(log_ratio: Tensor) -> Tensor:
     """Bin of each log-ratio [P], nats; int64 [P]."""
-    values = log_ratio.float()
-    magnitude = (values.abs().view(torch.int32) >> _SHIFT).clamp_(_FIRST - 1, _LAST - 1) - (_FIRST - 1)
-    return torch.where(values < 0, _ZERO_BIN - magnitude, _ZERO_BIN + magnitude).long()
+    bits = log_ratio.float().view(torch.int32).numpy()
+    sign = bits >> 31  # 0, or -1 for a negative value
+    index = (bits & 0x7FFFFFFF) >> _SHIFT
+    np.clip(index, _FIRST - 1, _LAST - 1, out=index)
+    index -= _FIRST - 1
+    index ^= sign
+    index -= sign  # x ^ -1 is -x - 1
+    index += _ZERO_BIN
+    return torch.from_numpy(index.astype(np.int64))
 
 
 def count(bins: Tensor) -> Counts:
     """Count entries per bin."""
-    return torch.bincount(bins, minlength=BINS + 1).numpy()
+    return np.bincount(bins.numpy(), minlength=BINS + 1)
 
 
 def edges(index: int) -> tuple[float, float]:

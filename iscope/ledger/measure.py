@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from iscope.ledger import histogram
+from iscope.ledger.bulk import Bulk, join, measure_bulk, nothing
 from iscope.ledger.by_p import measure_by_p
-from iscope.ledger.columns import (
-    Columns,
-    can_differentiate,
-    can_replay,
-    measure_base,
-    measure_pair,
-    measure_recipe,
-)
+from iscope.ledger.columns import Columns, Split, measure_pair, measure_recipe
+from iscope.ledger.gradient import by_sign, can_replay
 from iscope.ledger.histogram import Counts
 from iscope.ledger.plan import Plan
+from iscope.ledger.screen import Screen, pairs_to_screen, screen_of
 from iscope.recipes.model import Pair
+from iscope.replay.losses import base_coefficient
 from iscope.replay.segments import Segments
 from iscope.replay.usable import Usable, usable
 from iscope.replay.view import TokenView, token_view
 from iscope.rollouts import RolloutBatch
+
+# Tokens of a block: its float64 columns stay in a core's cache from one operation to the next.
+_BLOCK_TOKENS = 2**17
 
 
 @dataclass(frozen=True)
@@ -82,28 +84,29 @@ def _token_counts(batch: RolloutBatch, found: Usable, view: TokenView) -> Column
 
 
 def _measure_view(view: TokenView, plan: Plan) -> tuple[Columns, dict[str, Counts]]:
-    columns: Columns = {
-        "trainer_logprob_sum": view.segments.sum(view.trainer.double()),
-        "inference_logprob_sum": view.segments.sum(view.inference.double()),
-    }
     pairs = _measured_pairs(view, plan)
-    bins = {pair: histogram.bin_of(view.log_ratio(pair)) for pair in pairs}
-    raw = {pair: histogram.count(bins[pair]) for pair in pairs}
-    buckets, gaps = measure_by_p(view)
-    columns |= buckets
-    counts = {"gap": gaps} | {str(pair): raw[pair] for pair in pairs}
+    screen = screen_of(plan)
+    blocks = [_measure_block(view.block(rows), plan, screen, pairs) for rows in _blocks(view)]
+    columns = {name: torch.cat([block.columns[name] for block in blocks]) for name in blocks[0].columns}
+    counts = {name: np.sum([block.counts[name] for block in blocks], axis=0) for name in blocks[0].counts}
     for pair in pairs:
-        columns |= {f"{pair}:{name}": values for name, values in measure_pair(view, pair).items()}
-    for index, base in enumerate(plan.bases):
-        if can_differentiate(view, base):
-            columns |= {f"base{index}:{name}": values for name, values in measure_base(view, base).items()}
+        view.remember_log_ratio_sum(pair, torch.cat([block.log_ratio_sums[pair] for block in blocks]))
+    starts = view.segments.offsets[[rows.start for rows in _blocks(view)]]
+    outside = torch.cat([block.outside + start for block, start in zip(blocks, starts, strict=True)])
+    raw = {pair: counts[str(pair)] for pair in pairs}
+    split = Split(join([block.bulk for block in blocks]), view.part(outside), raw)
+    dense = Split(nothing(view.segments.rows, split.bulk), view, raw)
+    for pair in pairs:
+        columns |= {f"{pair}:{name}": values for name, values in measure_pair(split, pair).items()}
+    for index in range(len(plan.bases)):
+        if (index, None) in split.bulk.gradients:
+            columns |= {f"base{index}:{name}": values for name, values in _base(split, plan, index).items()}
     for index, recipe in enumerate(plan.recipes):
-        if not can_replay(view, recipe):
-            continue
-        measured, applied = measure_recipe(view, recipe, bins, raw)
-        columns |= {f"recipe{index}:{name}": values for name, values in measured.items()}
-        if applied is not None:
-            counts[f"recipe{index}"] = applied
+        if can_replay(view, recipe):
+            measured, applied = measure_recipe(dense if index in screen.dense else split, recipe, plan.base_of(recipe))
+            columns |= {f"recipe{index}:{name}": values for name, values in measured.items()}
+            if applied is not None:
+                counts[f"recipe{index}"] = applied
     return columns, counts
 
 
@@ -115,6 +118,59 @@ def _measured_pairs(view: TokenView, plan: Plan) -> list[Pair]:
     if view.ref is None:
         wanted.discard(Pair.CURRENT_REF)
     return [pair for pair in Pair if pair in wanted]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What one cache-sized block of rollouts gives before recipes are replayed."""
+
+    columns: Columns
+    counts: dict[str, Counts]
+    log_ratio_sums: dict[Pair, Tensor]
+    outside: Tensor
+    bulk: Bulk
+
+
+def _measure_block(block: TokenView, plan: Plan, screen: Screen, pairs: list[Pair]) -> _Block:
+    by_p, gaps = measure_by_p(block)
+    columns: Columns = {
+        "trainer_logprob_sum": block.segments.sum(block.trainer.double()),
+        "inference_logprob_sum": block.segments.sum(block.inference.double()),
+    } | by_p
+    counts = {"gap": gaps}
+    for pair in pairs:
+        counts[str(pair)] = histogram.count(histogram.bin_of(block.log_ratio(pair)))
+    sums = {pair: block.log_ratio_sum(pair) for pair in pairs}
+    screened = {block.resolve(pair) for pair in pairs_to_screen(plan)}
+    outside = _outside([block.log_ratio(pair) for pair in pairs if pair in screened], screen)
+    return _Block(columns, counts, sums, outside, measure_bulk(block, outside, plan, pairs))
+
+
+def _outside(log_ratios: list[Tensor], screen: Screen) -> Tensor:
+    """Positions of the tokens with a log-ratio outside the screen."""
+    flags = np.zeros(log_ratios[0].numel(), dtype=np.bool_)
+    for d in log_ratios:
+        values = d.numpy()
+        flags |= values < screen.low
+        flags |= values > screen.high
+    return torch.from_numpy(np.flatnonzero(flags))
+
+
+def _blocks(view: TokenView) -> list[slice]:
+    """Consecutive rollouts of about a block's tokens; at least one block, at least one rollout in each."""
+    offsets = view.segments.offsets.numpy()
+    edges = [0]
+    while edges[-1] < view.segments.rows:
+        last = int(np.searchsorted(offsets, offsets[edges[-1]] + _BLOCK_TOKENS, side="right")) - 1
+        edges.append(max(last, edges[-1] + 1))
+    return [slice(first, last) for first, last in pairwise(edges)] or [slice(0, 0)]
+
+
+def _base(split: Split, plan: Plan, index: int) -> Columns:
+    """Gradient of an uncorrected loss, by sign of the signal."""
+    rest, base = split.rest, plan.bases[index]
+    found = by_sign(rest, base, base_coefficient(rest, base).abs() * rest.uncertainty)
+    return {name: total + split.bulk.gradients[index, None][name] for name, total in found.items()}
 
 
 def _trained(batch: RolloutBatch, plan: Plan, rows: Tensor) -> Columns:

@@ -165,18 +165,37 @@ class Aggregation(StrEnum):
     TOKEN_MEAN = "token-mean"  # sum / loss tokens of the batch
     SEQ_MEAN_TOKEN_SUM = "seq-mean-token-sum"  # mean over rollouts of their sums
     SEQ_MEAN_TOKEN_MEAN = "seq-mean-token-mean"  # mean over rollouts of their means
+    SEQ_MEAN_TOKEN_SUM_NORM = "seq-mean-token-sum-norm"  # mean over rollouts of their sums / a constant length
+
+
+@dataclass(frozen=True)
+class BySign:
+    """A number that depends on the sign of A.
+
+    Attributes:
+        positive: for A > 0.
+        negative: for A < 0.
+    """
+
+    positive: Number
+    negative: Number
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """A term beside the policy term, coefficient * f(u) on every loss token, u the log-ratio of a pair.
+    """A term beside the policy term, coefficient * f(u) on every loss token, u the log-ratio of a pair in nats.
 
-    ``squared`` is f(u) = u^2.
+    Attributes:
+        kind: the estimator: ``squared`` is f(u) = u^2, ``k3`` is exp(-u) - 1 + u.
+        pair: the policies of u; the gradient runs through the numerator.
+        coefficient: factor of the term; 0 is no term.
+        ratio_factor: whether the term is multiplied by the loss's ratio r too, with the gradient through both.
     """
 
-    kind: Literal["squared"]
+    kind: Literal["squared", "k3"]
     pair: Pair
     coefficient: Number
+    ratio_factor: bool | Ref = False
 
 
 @dataclass(frozen=True)
@@ -185,23 +204,53 @@ class Loss:
 
     Attributes:
         type: ``surrogate``: -A w, the gradient runs through w. ``score``: -A w log pi, w is constant.
-            ``clipped_surrogate``: -min(A r, A clamp(r, low, high)) w. ``clipped_weight``: -min(A w, A clamp(w, low,
-            high)), the gradient runs through w.
-        low: lower clipping bound of the clipped types.
-        high: upper clipping bound of the clipped types.
+            ``clipped_surrogate``: -min(A min(r, delta), A clamp(r, low, high)) w. ``clipped_weight``: -min(A w,
+            A clamp(w, low, high)), the gradient runs through w. ``cispo``: -A clamp(r, low, high) w log pi, all but
+            log pi constant. ``sapo``: -A (4 / t) sigmoid(t (r - 1)) w, t the temperature. ``vespo``: -A phi log pi,
+            phi = exp(rate + power log v - rate v) constant, v the product of r w over the rollout.
+        low: lower clipping bound of the clipped types and ``cispo``.
+        high: upper clipping bound of the clipped types and ``cispo``.
+        delta: upper bound of r where it is not clipped otherwise (two-sided clipping); None is no bound.
+        level: over what r is taken: the ``token``, or the ``sequence``: exp of the rollout's mean log-ratio (GSPO),
+            whose gradient reaches all of its tokens.
+        temperature: of ``sapo``.
+        power: of ``vespo``.
+        rate: of ``vespo``.
         signal: what A is: the advantage, or the reference logprob minus the current one.
         advantage_scale: factor of A.
         penalty: a further term, on kept and rejected tokens alike.
         aggregation: how the batch is summed up.
+        norm_length: tokens, the constant length of ``seq-mean-token-sum-norm``.
     """
 
-    type: Literal["surrogate", "score", "clipped_surrogate", "clipped_weight"] = "score"
+    type: Literal["surrogate", "score", "clipped_surrogate", "clipped_weight", "cispo", "sapo", "vespo"] = "score"
     low: Number = None
     high: Number = None
+    delta: Number = None
+    level: Literal["token", "sequence"] | Ref = "token"
+    temperature: BySign | None = None
+    power: BySign | None = None
+    rate: BySign | None = None
     signal: Literal["advantage", "ref"] = "advantage"
     advantage_scale: Number = 1.0
     penalty: Penalty | None = None
     aggregation: Aggregation = Aggregation.TOKEN_MEAN
+    norm_length: Number = None
+
+    @property
+    def uses_ratio(self) -> bool:
+        """Whether r, current over trainer, is part of the policy term, so that weight 1 does not leave just -A."""
+        return self.type in ("clipped_surrogate", "cispo", "sapo", "vespo")
+
+    @property
+    def linear_in_weight(self) -> bool:
+        """Whether one weight for a whole rollout multiplies its policy term and gradient by just that weight."""
+        return self.type not in ("clipped_weight", "vespo")
+
+    @property
+    def couples_tokens(self) -> bool:
+        """Whether a token's gradient depends on the other tokens of its rollout, beyond their common weight."""
+        return self.type == "vespo" or (self.level == "sequence" and self.type in ("clipped_surrogate", "sapo"))
 
 
 @dataclass(frozen=True)
@@ -231,14 +280,20 @@ class Option:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A condition between options that the framework itself enforces.
+    """A condition on options that the framework itself enforces, or without which a formula has no value.
 
-    ``less``: the first stays below the second where both are set; ``at_most``: below or equal;
-    ``any``: at least one is set.
+    Attributes:
+        kind: ``less``: the first stays below the second where both are set; ``at_most``: below or equal; ``any``: at
+            least one is set; ``positive``: each is above 0 where it is set; ``not``: none is ``value``.
+        options: short names.
+        value: the value that ``not`` refuses.
+        remedy: what to do instead, if there is more to say than the condition.
     """
 
-    kind: Literal["less", "at_most", "any"]
+    kind: Literal["less", "at_most", "any", "positive", "not"]
     options: tuple[str, ...]
+    value: str | None = None
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -283,6 +338,7 @@ class Framework:
         recipes: the rows.
         loss_options: options of the loss, accepted by every recipe.
         losses: the losses its ``loss_type`` option chooses from; a single one needs no option.
+        constraints: conditions on the loss options.
     """
 
     name: str
@@ -291,6 +347,7 @@ class Framework:
     recipes: tuple[Recipe, ...]
     loss_options: tuple[Option, ...] = ()
     losses: tuple[tuple[str, Loss], ...] = (("", Loss()),)
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -307,6 +364,7 @@ class BoundRecipe:
         loss: the loss, values only.
         row: the row it came from.
         named: True where a user asked for it by name.
+        unused: loss options, by short name, that are away from their default but that the chosen loss does not read.
     """
 
     name: str
@@ -318,10 +376,15 @@ class BoundRecipe:
     loss: Loss
     row: Recipe
     named: bool = False
+    unused: tuple[str, ...] = ()
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Optional columns of the dump without which it cannot be replayed."""
         signed = any({rule.low_signs, rule.high_signs} != {Signs.ANY} for rule in self.filters)
-        ref = self.loss.signal == "ref" or any(rule.pair is Pair.CURRENT_REF for rule in self.filters)
+        penalty = self.loss.penalty
+        pairs = {rule.pair for rule in self.filters}
+        if penalty is not None and bound_value(penalty.coefficient):
+            pairs.add(penalty.pair)
+        ref = self.loss.signal == "ref" or Pair.CURRENT_REF in pairs
         return ("advantage",) * signed + ("ref_logprobs",) * ref

@@ -54,8 +54,10 @@ def reject(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Reject
 
 def statistic(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Tensor:
     """The number that a filter tests: [P] for a token filter, else [N], in the precision of the decisions."""
-    token = quantity(view, rule.quantity, rule.pair)
-    value = token if rule.reduction is Reduction.TOKEN else _reduce(view, token.double(), rule.reduction, alive)
+    if rule.reduction is Reduction.TOKEN:
+        value = quantity(view, rule.quantity, rule.pair)
+    else:
+        value = _rollout_statistic(view.rollouts, rule, alive)
     if rule.space == "ratio":
         shared = rule.reduction is Reduction.TOKEN and rule.quantity is Quantity.LOG_RATIO
         value = view.ratio(rule.pair) if shared else value.exp()
@@ -89,6 +91,13 @@ def _binary_kl(a: Tensor, b: Tensor) -> Tensor:
     return a * (a / b).log() + (1 - a) * ((1 - a) / (1 - b)).log()
 
 
+def _rollout_statistic(view: TokenView, rule: Filter, alive: Tensor | None) -> Tensor:
+    if rule.quantity is Quantity.LOG_RATIO and alive is None and rule.reduction in (Reduction.SUM, Reduction.MEAN):
+        total = view.log_ratio_sum(rule.pair)
+        return total if rule.reduction is Reduction.SUM else total / view.segments.lengths.clamp(min=1)
+    return _reduce(view, quantity(view, rule.quantity, rule.pair).double(), rule.reduction, alive)
+
+
 def _reduce(view: TokenView, token: Tensor, reduction: Reduction, alive: Tensor | None) -> Tensor:
     segments = view.segments
     if reduction in (Reduction.MIN, Reduction.MAX):
@@ -118,11 +127,17 @@ def _outside(view: TokenView, value: Tensor, rule: Filter, *, below: bool) -> Te
 
 
 def _with_sign(view: TokenView, signs: Signs, per_token: bool) -> Tensor:
-    assert view.advantage is not None, "a recipe that looks at the sign of the advantage needs advantages"
+    """Whether the advantage of each token or rollout has a sign; per token given, a rollout has that of their sum."""
+    advantage = view.advantage
+    assert advantage is not None, "a recipe that looks at the sign of the advantage needs advantages"
+    if view.advantage_per_token and not per_token:
+        whole = view.rollouts
+        assert whole.advantage is not None
+        advantage = whole.segments.sum(whole.advantage)
     hit = {
-        Signs.POSITIVE: view.advantage > 0,
-        Signs.NON_POSITIVE: view.advantage <= 0,
-        Signs.NEGATIVE: view.advantage < 0,
-        Signs.NON_NEGATIVE: view.advantage >= 0,
+        Signs.POSITIVE: advantage > 0,
+        Signs.NON_POSITIVE: advantage <= 0,
+        Signs.NEGATIVE: advantage < 0,
+        Signs.NON_NEGATIVE: advantage >= 0,
     }[signs]
     return view.segments.expand(hit) if per_token and not view.advantage_per_token else hit

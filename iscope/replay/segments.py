@@ -16,6 +16,11 @@ from torch import Tensor
 _SPARSE = 1 / 16
 
 
+def expm1(values: Tensor) -> Tensor:
+    """exp(x) - 1 of float64 values; NumPy's is twice as fast as torch's on a CPU."""
+    return torch.from_numpy(np.expm1(values.numpy()))
+
+
 class Segments:
     """N consecutive segments of P tokens; segment i is offsets[i]:offsets[i + 1]."""
 

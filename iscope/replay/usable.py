@@ -57,6 +57,11 @@ def usable(batch: RolloutBatch) -> Usable:
     return Usable(open_tokens, unscored, positive, nan if bool(nan.any()) else None)
 
 
+def is_usable(column: Tensor) -> Tensor:
+    """Bool [P], whether each value can be a logprob."""
+    return (column > SENTINEL) & (column <= MAX_POSITIVE)
+
+
 def _all_usable(column: Tensor) -> bool:
     """Whether no value is unusable; a NaN makes both comparisons false."""
     return column.numel() == 0 or bool((column.min() > SENTINEL) & (column.max() <= MAX_POSITIVE))

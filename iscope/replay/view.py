@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from iscope.recipes.model import Pair
-from iscope.replay.segments import Segments
+from iscope.replay.segments import Segments, expm1
+from iscope.replay.usable import is_usable
 from iscope.rollouts import RolloutBatch
 
 # exp of twice this still fits float64, so sums of squared ratios stay finite.
@@ -39,6 +40,8 @@ class TokenView:
         advantage: float64 [N], or [P] where it differs per token (``advantage_per_token``), or None.
         repair: what to do with log-ratios that are not finite.
         unusable: bool [P], tokens that the ``neutral`` convention gives ratio 1; None when there are none.
+        whole: where this view holds only some tokens of its rollouts, the view that holds all of them: what is decided
+            per rollout is decided there.
     """
 
     segments: Segments
@@ -50,6 +53,7 @@ class TokenView:
     advantage_per_token: bool = False
     repair: Convention = "scored"
     unusable: Tensor | None = None
+    whole: TokenView | None = None
     _cache: dict[tuple[str, Pair], Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -82,7 +86,7 @@ class TokenView:
     @property
     def uncertainty(self) -> Tensor:
         """1 - p [P], float64, p of the policy that is differentiated; the size of the token's logit gradient."""
-        return self._once("uncertainty", _NO_PAIR, lambda _: -self.policy.double().expm1().clamp(max=0.0))
+        return self._once("uncertainty", _NO_PAIR, lambda _: expm1(self.policy.double()).neg_().clamp_(min=0.0))
 
     def log_ratio(self, pair: Pair) -> Tensor:
         """d [P], nats, in the precision of the decisions."""
@@ -98,7 +102,7 @@ class TokenView:
 
     def excess(self, pair: Pair) -> Tensor:
         """rho - 1 [P], float64, by expm1."""
-        return self._once("excess", self.resolve(pair), lambda pair: self.exact(pair).expm1())
+        return self._once("excess", self.resolve(pair), lambda pair: expm1(self.exact(pair)))
 
     def weight(self, pair: Pair) -> Tensor:
         """exp(d) [P], float64."""
@@ -111,6 +115,48 @@ class TokenView:
     def log_ratio_sum(self, pair: Pair) -> Tensor:
         """S = sum of d over each rollout [N], float64, nats."""
         return self._once("sum", self.resolve(pair), lambda pair: self.segments.sum(self.log_ratio(pair).double()))
+
+    def remember_log_ratio_sum(self, pair: Pair, total: Tensor) -> None:
+        """Take S [N] as computed elsewhere from the same tokens."""
+        self._cache["sum", self.resolve(pair)] = total
+
+    @property
+    def rollouts(self) -> TokenView:
+        """The view over which rollout-level statistics are taken."""
+        return self if self.whole is None else self.whole
+
+    def part(self, positions: Tensor) -> TokenView:
+        """Return the view of some tokens only, int64 positions in rising order; rollouts keep their statistics."""
+        counts = torch.bincount(self.segments.row_of(positions), minlength=self.segments.rows)
+        offsets = torch.zeros(self.segments.rows + 1, dtype=torch.int64)
+        torch.cumsum(counts, 0, out=offsets[1:])
+        return self._gather(Segments(offsets), positions, whole=self)
+
+    def block(self, rows: slice) -> TokenView:
+        """Return the view of consecutive rollouts, without a copy."""
+        first, last = int(self.segments.offsets[rows.start]), int(self.segments.offsets[rows.stop])
+        offsets = self.segments.offsets[rows.start : rows.stop + 1] - first
+        block = self._gather(Segments(offsets), slice(first, last), whole=None)
+        if self.advantage is not None and not self.advantage_per_token:
+            block.advantage = self.advantage[rows]
+        return block
+
+    def _gather(self, segments: Segments, tokens: Tensor | slice, whole: TokenView | None) -> TokenView:
+        def pick(column: Tensor | None) -> Tensor | None:
+            return None if column is None else column[tokens]
+
+        return replace(
+            self,
+            segments=segments,
+            trainer=self.trainer[tokens],
+            inference=self.inference[tokens],
+            current=pick(self.current),
+            ref=pick(self.ref),
+            advantage=pick(self.advantage) if self.advantage_per_token else self.advantage,
+            unusable=pick(self.unusable),
+            whole=whole,
+            _cache={},
+        )
 
     def resolve(self, pair: Pair) -> Pair:
         """The pair that stands for this one: without current logprobs the trainer's stand in for them."""
@@ -148,14 +194,17 @@ def token_view(
         unusable: bool [P] of the batch, tokens that get ratio 1 under ``neutral``.
     """
     segments = Segments(batch.offsets)
+    trainer, inference = batch.trainer_logprobs, batch.inference_logprobs
+    if unusable is not None:
+        trainer, inference = _mended(trainer, inference, unusable), _mended(inference, trainer, unusable)
 
     def pick(column: Tensor | None) -> Tensor | None:
         return column if column is None or tokens is None else column[tokens]
 
     return TokenView(
         segments=segments if tokens is None else segments.select(tokens),
-        trainer=batch.trainer_logprobs if tokens is None else batch.trainer_logprobs[tokens],
-        inference=batch.inference_logprobs if tokens is None else batch.inference_logprobs[tokens],
+        trainer=trainer if tokens is None else trainer[tokens],
+        inference=inference if tokens is None else inference[tokens],
         current=pick(batch.current_logprobs),
         ref=pick(batch.ref_logprobs),
         advantage=pick(batch.advantage) if batch.advantage_per_token else batch.advantage,
@@ -163,3 +212,9 @@ def token_view(
         repair=repair,
         unusable=pick(unusable),
     )
+
+
+def _mended(column: Tensor, other: Tensor, unusable: Tensor) -> Tensor:
+    """The column with unusable values replaced by the other side's, or by 0 where both are unusable."""
+    substitute = torch.where(is_usable(other), other, 0.0)
+    return torch.where(unusable & ~is_usable(column), substitute, column)

@@ -81,6 +81,7 @@ def _rollout_weight(view: TokenView, rule: WeightRule) -> Weight:
 
 def rollout_log_ratio(view: TokenView, pair: Pair, clamp: LogClamp | None = None, *, mean: bool) -> Tensor:
     """S or, with ``mean``, G = S / n of each rollout [N], float64, nats; 0 for an empty rollout."""
+    view = view.rollouts
     if clamp is not None and clamp.of == "token":
         total = view.segments.sum(_clamp(view.log_ratio(pair).double(), clamp))
     else:
