@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from iscope.errors import UsageError
 from iscope.model import Coverage, Figure, Figures, RecipeReport, Report, Verdict
+from iscope.recipes import parse
 
 NO_ADVANTAGE = "the dump has no advantage"
 UNITS = {"token": "tokens", "sequence": "rollouts", "geometric": "rollouts"}
@@ -59,7 +61,14 @@ def recipe(spec: str, *, named: bool = False, framework: Figures | None = None, 
         "masked_mismatch_kl": {"token": Figure(0.917), "rollout_mean": Figure(0.882)},
     }
     name = spec.partition(":")[0]
-    return RecipeReport(name, spec, {}, "token", "tokens", named, ordinary | figures, framework or {})
+    return RecipeReport(name, spec, _options(spec), "token", "tokens", named, ordinary | figures, framework or {})
+
+
+def _options(spec: str) -> dict[str, Any]:
+    try:
+        return dict(parse(spec).options)
+    except UsageError:
+        return {}
 
 
 def step(value: Any, **changes: Any) -> Figures:

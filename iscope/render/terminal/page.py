@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -45,12 +45,22 @@ def fold(label: str, width: int) -> list[str]:
     lines: list[str] = []
     row = ""
     for word in _BREAKS.findall(label):
-        for piece in chop_cells(word, width):
+        for piece in _chop(word, width):
             if row and cell_len(row + piece) > width:
                 lines.append(row)
                 row = ""
             row += piece
     return [line.rstrip() for line in [*lines, row] if line.strip()] or [""]
+
+
+def _chop(word: str, width: int) -> list[str]:
+    """Cut a word into pieces of at most ``width`` cells; characters without a width stay with what is before them."""
+    pieces = [""]
+    for character in word:
+        if cell_len(pieces[-1] + character) > width:
+            pieces.append("")
+        pieces[-1] += character
+    return pieces
 
 
 def pad(text: str, width: int, *, right: bool = True) -> str:

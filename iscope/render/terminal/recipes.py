@@ -11,6 +11,7 @@ from iscope.model import Node, RecipeReport, Report
 from iscope.render.nodes import at, figure
 from iscope.render.numbers import count, number, percent, ratio
 from iscope.render.strings import clean, elide
+from iscope.render.terminal.labels import label
 from iscope.render.terminal.page import wrap
 from iscope.render.terminal.table import Cell, Column, Form, Label, cell, table
 
@@ -32,9 +33,14 @@ def _read(*path: str, form: Form, interval: bool = False) -> Make:
     return lambda recipe: cell(at(recipe.figures, *path), form, interval=interval)
 
 
-def _with_share(value: tuple[str, ...], share: tuple[str, ...]) -> Make:
+def _with_share(unit: str) -> Make:
+    """Effective sample size of the weights over a unit, and its share."""
+
     def make(recipe: RecipeReport) -> Cell:
-        found, part = cell(at(recipe.figures, *value), number), figure(at(recipe.figures, *share))
+        found, part = (
+            cell(at(recipe.figures, "ess", unit), number),
+            figure(at(recipe.figures, "ess", f"{unit}_fraction")),
+        )
         if found.why or not found.text or part is None or part.value is None:
             return found
         return Cell(f"{found.text} ({percent(part.value)})")
@@ -52,7 +58,7 @@ def _effective(recipe: RecipeReport) -> Cell:
     base = figure(at(node, "base")) if isinstance(node, dict) else None
     if found.why or not found.text or base is None or base.value is None:
         return found
-    return Cell(f"{found.text} of {number(base.value)}")
+    return Cell(f"{found.text}/{number(base.value)}")
 
 
 def _groups(recipe: RecipeReport) -> Cell:
@@ -69,49 +75,44 @@ def _kept(part: str) -> Make:
     return make
 
 
-_CHANGED = (
-    "masked, trunc(ated): share of the scored tokens and of the rollouts with one (masked: none kept; trunc: any) "
-    "that the row's bounds set to weight 0, or moved to a bound"
-)
+_CHANGED = "changed: scored tokens, and rollouts with one, that the row's bounds cut (truncate) or reject (mask)"
+_MASKED = "masked: rejected, weight 0 (roll: no token kept); trunc: cut or raised to a bound (roll: any token)"
 _SIGNS = "of A>0, A<0: the same over the scored tokens with this sign of the advantage"
 _BY_SIGN = ("masked", "by_sign")
-_BOTH = "modified: masked or truncated"
 _KEPT = "kept: weight other than 0, to be read with the gradient left"
-_GRADIENT = "gradient: sum of |c|(1-p) over that of the same loss with weight 1 and everything kept"
+_GRADIENT = "grad(ient left): sum of |c|(1-p) over that of the same loss at weight 1 with everything kept"
+_PRODUCT = "product left>2x: share of the kept gradient weighted otherwise than by exp(S), by more than a factor of 2"
 _KL = "k3: mean(exp(d)-1-d) of the row's policy pair over kept / masked tokens, nats per token"
 _KL_ROLLOUTS = "by roll: the same, mean over rollouts"
 _MEAN = "weight mean, max: of the applied weight over tokens (token weights) or rollouts, masked = 0"
-_EFFECTIVE = (
-    "effective rollouts: (sum g)^2 / sum g^2 over rollouts, g = sum of |c|(1-p) (applied weights without advantages), "
-    "of: the same loss with weight 1"
-)
+_EFFECTIVE = "effective: (sum g)^2 / sum g^2, g = a rollout's |c|(1-p) (its weight without advantages), of the base's"
 _ESS_ROLLOUTS = "ESS rollouts: (sum W)^2 / sum W^2, W = mean applied weight of a rollout, and its share of the rollouts"
 _ESS_TOKENS = "ESS tokens: (sum w)^2 / sum w^2 of the applied weights of tokens, and its share of the scored tokens"
 _COLUMNS = (
-    _Column(("ratio", "level"), _level),
-    _Column(("masked", "tok"), _read("masked", "token_fraction", form=percent), _CHANGED),
-    _Column(("masked", "roll"), _read("masked", "rollout_fraction", form=percent), _CHANGED),
+    _Column(("changed", "tok"), _read("modified", "token_fraction", form=percent), _CHANGED),
+    _Column(("changed", "roll"), _read("modified", "rollout_fraction", form=percent), _CHANGED),
+    _Column(("ratio", "level"), _level, extra=True),
+    _Column(("masked", "tok"), _read("masked", "token_fraction", form=percent), _MASKED, extra=True),
+    _Column(("masked", "roll"), _read("masked", "rollout_fraction", form=percent), _MASKED, extra=True),
     _Column(("masked tok", "of A>0"), _read(*_BY_SIGN, "positive", "token_fraction", form=percent), _SIGNS, extra=True),
     _Column(("masked tok", "of A<0"), _read(*_BY_SIGN, "negative", "token_fraction", form=percent), _SIGNS, extra=True),
-    _Column(("trunc", "tok"), _read("truncated", "token_fraction", form=percent), _CHANGED),
-    _Column(("trunc", "roll"), _read("truncated", "rollout_fraction", form=percent), _CHANGED),
-    _Column(("modified", "tok"), _read("modified", "token_fraction", form=percent), _BOTH, extra=True),
-    _Column(("modified", "roll"), _read("modified", "rollout_fraction", form=percent), _BOTH, extra=True),
-    _Column(("gradient", "left"), _read("gradient_left", "all", form=number), _GRADIENT),
-    _Column(("gradient", "A>0"), _read("gradient_left", "positive", form=number), _GRADIENT),
-    _Column(("gradient", "A<0"), _read("gradient_left", "negative", form=number), _GRADIENT),
-    _Column(("gradient", "survivors"), _read("gradient_left", "survivors", form=number), _GRADIENT, extra=True),
-    _Column(("kept", "tok"), _kept("tokens"), _KEPT),
-    _Column(("kept", "roll"), _kept("rollouts"), _KEPT),
+    _Column(("trunc", "tok"), _read("truncated", "token_fraction", form=percent), _MASKED, extra=True),
+    _Column(("trunc", "roll"), _read("truncated", "rollout_fraction", form=percent), _MASKED, extra=True),
+    _Column(("grad", "all"), _read("gradient_left", "all", form=number), _GRADIENT),
+    _Column(("grad", "A>0"), _read("gradient_left", "positive", form=number), _GRADIENT),
+    _Column(("grad", "A<0"), _read("gradient_left", "negative", form=number), _GRADIENT),
+    _Column(("grad", "survivors"), _read("gradient_left", "survivors", form=number), _GRADIENT, extra=True),
+    _Column(("kept", "tok"), _kept("tokens"), _KEPT, extra=True),
+    _Column(("kept", "roll"), _kept("rollouts"), _KEPT, extra=True),
     _Column(("effective", "rollouts"), _effective, _EFFECTIVE),
-    _Column(("groups", "+and-"), _groups, "groups: with advantages of both signs kept, of those that have both"),
-    _Column(("product", "left>2x"), _read("product_left", form=percent), "product: kept gradient weighted off by > 2x"),
-    _Column(("weight", "mean"), _read("applied", "mean", form=ratio), _MEAN),
+    _Column(("groups", "+and-"), _groups, "groups: with gradient of both signs left, of those that had both"),
+    _Column(("product", "left>2x"), _read("product_left", form=percent), _PRODUCT),
+    _Column(("weight", "mean"), _read("applied", "mean", form=ratio), _MEAN, extra=True),
     _Column(("weight", "max"), _read("applied", "max", form=ratio), _MEAN, extra=True),
-    _Column(("ESS", "rollouts"), _with_share(("ess", "rollout"), ("ess", "rollout_fraction")), _ESS_ROLLOUTS),
-    _Column(("ESS", "tokens"), _with_share(("ess", "token"), ("ess", "token_fraction")), _ESS_TOKENS, extra=True),
+    _Column(("ESS", "rollouts"), _with_share("rollout"), _ESS_ROLLOUTS, extra=True),
+    _Column(("ESS", "tokens"), _with_share("token"), _ESS_TOKENS, extra=True),
     _Column(("k3", "kept"), _read("unmasked_mismatch_kl", "token", form=number), _KL),
-    _Column(("k3", "masked"), _read("masked_mismatch_kl", "token", form=number), _KL),
+    _Column(("k3", "masked"), _read("masked_mismatch_kl", "token", form=number), _KL, extra=True),
     _Column(
         ("k3 kept", "by roll"), _read("unmasked_mismatch_kl", "rollout_mean", form=number), _KL_ROLLOUTS, extra=True
     ),
@@ -139,7 +140,7 @@ def recipes(report: Report, width: int, *, verbose: bool) -> list[Text]:
     named = any(recipe.named for recipe in report.recipes)
     lines = wrap(title + ("; > is yours" if named else ""), width, 2)
     lines[0].stylize("bold", 0, len("RECIPES"))
-    labels = [Label(spec(recipe), ">" if recipe.named else " ") for recipe in report.recipes]
+    labels = [Label(label(recipe), ">" if recipe.named else " ") for recipe in report.recipes]
     columns = [
         Column(column.head, [column.make(recipe) for recipe in report.recipes], column.legend)
         for column in _COLUMNS
@@ -164,7 +165,7 @@ def _filters(report: Report, width: int, *, verbose: bool) -> list[Text]:
     if not rows:
         return []
     labels = [
-        Label(f"{spec(recipe)} {elide(clean(entry.get('name', '?')), 60)}", ">" if recipe.named else " ")
+        Label(f"{label(recipe)} {elide(clean(entry.get('name', '?')), 60)}", ">" if recipe.named else " ")
         for recipe, entry in rows
     ]
     columns = [Column(head, [cell(entry.get(key), count) for _, entry in rows]) for key, head in _FILTER_COLUMNS]
