@@ -6,11 +6,14 @@ without torch.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from iscope.api import analyze
+    from iscope.api import analyze, replay
+    from iscope.engines.replay_pass import Replay
     from iscope.errors import DataError, IscopeError, UsageError
     from iscope.model import Figure, Report
     from iscope.rollouts import RolloutBatch
@@ -21,22 +24,37 @@ __all__ = [
     "DataError",
     "Figure",
     "IscopeError",
+    "Replay",
     "Report",
     "RolloutBatch",
     "UsageError",
     "__version__",
     "analyze",
+    "replay",
 ]
 
 _HOMES = {
     "DataError": "iscope.errors",
     "Figure": "iscope.model",
     "IscopeError": "iscope.errors",
+    "Replay": "iscope.engines.replay_pass",
     "Report": "iscope.model",
     "RolloutBatch": "iscope.rollouts",
     "UsageError": "iscope.errors",
     "analyze": "iscope.api",
+    "replay": "iscope.api",
 }
+
+
+class _Package(ModuleType):
+    """The package. Its function ``replay`` shares its name with a folder, which an import would put in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

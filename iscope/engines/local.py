@@ -1,11 +1,11 @@
-"""The local engine: one thread decodes batches while another measures them."""
+"""The local engine: a few threads that take turns at decoding batches and measure them side by side."""
 
 from __future__ import annotations
 
-import queue
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -16,72 +16,51 @@ from iscope.rollouts import RolloutBatch
 
 Progress = Callable[[int, int], None]
 
-_AHEAD = 2  # decoded batches waiting to be measured; more only costs memory
+# Decoding is one after the other; beyond this many threads all wait for it.
+_MOST_WORKERS = 4
 
 
 def run(batches: Iterable[RolloutBatch], plan: Plan, progress: Progress | None = None) -> Ledger:
-    """Measure every batch and return the ledger.
+    """Measure every batch and return the ledger; the same bits for any number of threads.
 
     Args:
         batches: the dump.
         plan: what to measure.
         progress: called with the rollouts and tokens of each batch done.
     """
-    builder = LedgerBuilder(plan)
-    with _one_thread():
-        for batch in decode_ahead(batches):
-            builder.add(batch, measure(batch, plan))
-            if progress is not None:
-                progress(len(batch), batch.tokens)
-    return builder.finish()
+    shared = _Pass(iter(batches), LedgerBuilder(plan), progress)
+    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+    with ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
+        for done in [pool.submit(shared.work) for _ in range(workers)]:
+            done.result()
+    return shared.builder.finish()
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep torch to one thread: its operations here are too short to share, and the decoder needs the other core."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+class _Pass:
+    """What the threads of one pass share: the stream of batches and the ledger that grows, each behind a lock."""
 
+    def __init__(self, batches: Iterator[RolloutBatch], builder: LedgerBuilder, progress: Progress | None) -> None:
+        self.builder = builder
+        self._batches = batches
+        self._progress = progress
+        self._decoding = threading.Lock()
+        self._building = threading.Lock()
+        self._failed = False
 
-def decode_ahead(batches: Iterable[RolloutBatch]) -> Iterator[RolloutBatch]:
-    """Iterate in a thread of its own, a few batches ahead; an error there is raised here."""
-    ready: queue.Queue[RolloutBatch | BaseException | None] = queue.Queue(_AHEAD)
-    stop = threading.Event()
-
-    def decode() -> None:
+    def work(self) -> None:
+        """Measure batches until there are none left, or until a thread has failed."""
+        torch.set_num_threads(1)  # the operations are too short to share, and the other threads need the cores
         try:
-            for batch in batches:
-                _offer(ready, batch, stop)
-                if stop.is_set():
-                    return
-            _offer(ready, None, stop)
-        except BaseException as error:
-            _offer(ready, error, stop)
+            while (batch := self._next()) is not None:
+                measured = measure(batch, self.builder.plan)
+                with self._building:
+                    self.builder.add(batch, measured)
+                    if self._progress is not None:
+                        self._progress(len(batch), batch.tokens)
+        except BaseException:
+            self._failed = True
+            raise
 
-    worker = threading.Thread(target=decode, name="iscope-decode", daemon=True)
-    worker.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stop.set()
-        worker.join()
-
-
-def _offer(
-    ready: queue.Queue[RolloutBatch | BaseException | None],
-    item: RolloutBatch | BaseException | None,
-    stop: threading.Event,
-) -> None:
-    while not stop.is_set():
-        try:
-            ready.put(item, timeout=0.1)
-            return
-        except queue.Full:
-            continue
+    def _next(self) -> RolloutBatch | None:
+        with self._decoding:
+            return None if self._failed else next(self._batches, None)

@@ -1,0 +1,213 @@
+"""The pass that replays one recipe and puts out every token: its weight, whether it is kept, its coefficient."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from iscope.dump import Dump
+from iscope.dump.writer import output_path, parquet_file
+from iscope.engines.ahead import decode_ahead
+from iscope.engines.local import Progress
+from iscope.engines.replay_rows import rows, schema
+from iscope.engines.scopes import Label, Scopes
+from iscope.errors import DataError
+from iscope.recipes.model import BoundRecipe
+from iscope.replay.aggregation import Totals, divisors
+from iscope.replay.normalisation import BatchMeans
+from iscope.replay.outcome import Outcome, add_weights, loss_tokens_of, replay_batch
+from iscope.replay.segments import Segments
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A recipe replayed on a dump, token by token.
+
+    Attributes:
+        recipe: the canonical full form of the recipe.
+        loss: the whole loss of each batch after its aggregation: under ``all``, under the step, or under the batch's
+            number from 0; empty where the dump has no advantages.
+        rollouts: rows that were put out, empty rollouts included.
+        tokens: scored tokens.
+        kept: those that no filter rejects.
+        table: the rows in dump order, unless they went to a file: ``rollout_id``, and the list columns ``weight``,
+            ``keep`` and ``coefficient`` with one value per token of the dump, null where it is not scored.
+        path: the file they went to.
+        assumptions: what had to be assumed, one sentence each.
+    """
+
+    recipe: str
+    loss: dict[Label, float]
+    rollouts: int
+    tokens: int
+    kept: int
+    table: pa.Table | None
+    path: Path | None
+    assumptions: list[str]
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the rows as a polars frame, read back where they went to a file."""
+        return pl.DataFrame(pq.read_table(self.path) if self.table is None else self.table)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to replay, and how.
+
+    Attributes:
+        recipe: the recipe.
+        batch: the batch scope, as ``iscope.engines.scopes.batch_scope`` returns it.
+        unscored: leave loss tokens with an unusable logprob out, or give them ratio 1.
+    """
+
+    recipe: BoundRecipe
+    batch: str | int = "all"
+    unscored: Literal["exclude", "neutral"] = "exclude"
+
+
+def replay_dump(
+    dump: Dump, task: Task, output: str | os.PathLike[str] | None = None, progress: Progress | None = None
+) -> Replay:
+    """Replay a recipe and put out its rows; the dump is read twice, first for what its loss is divided by.
+
+    Args:
+        dump: the dump, with ``step`` carried where that is the batch scope.
+        task: what to replay.
+        output: the Parquet file to write in place of a table in memory; one that is there is replaced.
+        progress: called with the rollouts and tokens of each batch that is done.
+
+    Raises:
+        DataError: when the dump lacks a column that the recipe needs.
+        UsageError: when the file cannot be written.
+    """
+    _check_needs(dump, task.recipe)
+    path = None if output is None else output_path(output, (file.path for file in dump.files))
+    scopes, sums = Scopes(task.batch), _Sums()
+    kind = schema(dump.layout.dtype, {"iscope.recipe": task.recipe.spec, "iscope.batch": str(task.batch)})
+    parts = _replayed(dump, task, scopes, kind, sums, progress)
+    table = None
+    if path is None:
+        table = pa.Table.from_batches(list(parts), kind)
+    else:
+        with parquet_file(path, kind) as write:
+            for part in parts:
+                write(part)
+    return Replay(
+        recipe=task.recipe.spec,
+        loss=sums.loss(scopes.labels) if _has_signal(dump, task.recipe) else {},
+        rollouts=sums.rollouts,
+        tokens=sums.tokens,
+        kept=sums.kept,
+        table=table,
+        path=path,
+        assumptions=_assumptions(dump, task, sums.unscored),
+    )
+
+
+@dataclass
+class _Sums:
+    """What is summed up while rows go out; losses are held per rollout, so that their order changes no bit."""
+
+    rollouts: int = 0
+    tokens: int = 0
+    kept: int = 0
+    unscored: int = 0
+    losses: list[Tensor] = field(default_factory=lambda: [torch.zeros(0, dtype=torch.float64)])
+    places: list[Tensor] = field(default_factory=lambda: [torch.zeros(0, dtype=torch.int64)])
+
+    def add(self, outcome: Outcome, divisor: Tensor, places: Tensor) -> None:
+        self.rollouts += places.numel()
+        self.tokens += outcome.segments.tokens
+        self.kept += int(outcome.keep.sum())
+        self.unscored += outcome.unscored
+        if outcome.loss is not None:
+            self.losses.append(outcome.loss / divisor)
+            self.places.append(places)
+
+    def loss(self, labels: list[Label]) -> dict[Label, float]:
+        losses, places = torch.cat(self.losses).numpy(), torch.cat(self.places).numpy()
+        offsets = np.zeros(len(labels) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(places, minlength=len(labels)), out=offsets[1:])
+        ordered = torch.from_numpy(losses[np.lexsort((losses, places))])
+        with np.errstate(invalid="ignore", over="ignore"):
+            sums = Segments(torch.from_numpy(offsets)).sum(ordered)
+        return dict(zip(labels, sums.tolist(), strict=True))
+
+
+def _replayed(
+    dump: Dump, task: Task, scopes: Scopes, kind: pa.Schema, sums: _Sums, progress: Progress | None
+) -> Iterator[pa.RecordBatch]:
+    totals, means = _first_pass(dump, task, scopes)
+    for batch in decode_ahead(dump.batches()):
+        places = torch.from_numpy(scopes.places(batch.columns, sums.rollouts))
+        outcome = replay_batch(batch, task.recipe, task.unscored, None if means is None else means[places])
+        divisor = divisors(task.recipe.loss, outcome.loss_tokens, places, totals)
+        sums.add(outcome, divisor, places)
+        yield rows(batch, outcome, divisor, kind)
+        if progress is not None:
+            progress(len(batch), batch.tokens)
+
+
+def _first_pass(dump: Dump, task: Task, scopes: Scopes) -> tuple[Totals, Tensor | None]:
+    """What the loss of each batch is divided by, and its weights, where the recipe normalises them."""
+    loss = task.recipe.loss
+    drops = any(rule.drops for rule in task.recipe.filters) and not loss.counts_dropped
+    means = BatchMeans(task.recipe) if task.recipe.weight.normalises else None
+    totals, first = Totals.zeros(len(scopes.labels)), 0
+    for batch in decode_ahead(dump.batches()):
+        places = torch.from_numpy(scopes.places(batch.columns, first))
+        left, counted = loss_tokens_of(batch), None
+        if drops:
+            outcome = replay_batch(batch, task.recipe, task.unscored)
+            left, counted = outcome.loss_tokens, outcome.counted
+        elif loss.counts == "filled":
+            counted = left > 0
+        totals = totals.add(left, places, counted)
+        if means is not None:
+            add_weights(means, batch, task.unscored, places)
+        first += len(batch)
+    return totals, None if means is None else means.means()
+
+
+def _check_needs(dump: Dump, recipe: BoundRecipe) -> None:
+    for name in recipe.needs:
+        if name not in dump.present:
+            file = dump.files[0].path if dump.files else "the batch given"
+            short = name.removesuffix("_logprobs")
+            side = "" if short == name else f", or give its files with --{short}"
+            raise DataError(
+                f"{file}: there is no column {name!r}, which {recipe.spec} needs; name it with "
+                f"--columns {short}=NAME{side}."
+            )
+
+
+def _has_signal(dump: Dump, recipe: BoundRecipe) -> bool:
+    return recipe.loss.signal == "ref" or "advantage" in dump.present
+
+
+def _assumptions(dump: Dump, task: Task, unscored: int) -> list[str]:
+    scopes = {"all": "the whole dump is one batch", "step": "the rollouts of each step are one batch"}
+    scope = scopes.get(str(task.batch), f"{task.batch} consecutive rollouts are one batch")
+    said = [*dump.assumptions, f"the loss is normalised over the batch, and {scope}."]
+    if "current_logprobs" not in dump.present:
+        said.append("on-policy assumed: no current logprobs, the trainer's stand in for them.")
+    if not _has_signal(dump, task.recipe):
+        said.append("the dump has no advantages: there is no loss, and every coefficient is null.")
+    if unscored:
+        fate = "count as ratio 1" if task.unscored == "neutral" else "are null and stay in the loss's denominators"
+        said.append(f"{unscored:,} loss tokens with an unusable logprob {fate}.")
+    left_out = sum(dump.tally.excluded.values())
+    if left_out:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(dump.tally.excluded.items()))
+        said.append(f"{left_out:,} rollouts that cannot be used are left out ({reasons}).")
+    return said

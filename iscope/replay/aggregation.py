@@ -1,0 +1,130 @@
+"""Aggregation: what the per-token losses of a batch are divided by to become one number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from iscope.recipes.model import Aggregation, BoundRecipe, Loss, bound_value
+from iscope.replay.correction import Correction
+from iscope.replay.view import TokenView
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What K batches hold.
+
+    Attributes:
+        loss_tokens: int64 [K], tokens whose loss mask is true, unscored ones included.
+        rollouts: int64 [K], those that a mean over rollouts counts; empty ones included unless the loss says otherwise.
+    """
+
+    loss_tokens: Tensor
+    rollouts: Tensor
+
+    @classmethod
+    def zeros(cls, batches: int) -> Totals:
+        """Return the totals of K batches that nothing was added to."""
+        return cls(torch.zeros(batches, dtype=torch.int64), torch.zeros(batches, dtype=torch.int64))
+
+    def add(self, loss_tokens: Tensor, batch: Tensor, counted: Tensor | None = None) -> Totals:
+        """Return the totals with N rollouts more.
+
+        Args:
+            loss_tokens: int64 [N], of each rollout.
+            batch: int64 [N], the batch it belongs to; a number from K on is a batch that comes new.
+            counted: bool [N], the rollouts that a mean over rollouts counts; None for all.
+        """
+        size = max(self.rollouts.numel(), int(batch.max()) + 1 if batch.numel() else 0)
+        grown = Totals.zeros(size)
+        for total, before in ((grown.loss_tokens, self.loss_tokens), (grown.rollouts, self.rollouts)):
+            total[: before.numel()] = before
+        grown.loss_tokens.index_add_(0, batch, loss_tokens)
+        grown.rollouts.index_add_(0, batch, torch.ones_like(batch) if counted is None else counted.long())
+        return grown
+
+
+def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals) -> Tensor:
+    """What each rollout's sum of per-token losses is divided by, float64 [N]; the batch's loss is the sum of these.
+
+    token-mean: the loss tokens of the batch, at least 1 (verl loss_agg_mode=token-mean; TRL 1.16.0 loss_type=dapo;
+    prime-rl's N_rl). seq-mean-token-sum: the rollouts of the batch (verl loss_agg_mode=seq-mean-token-sum).
+    seq-mean-token-mean: the rollouts of the batch times the loss tokens of the rollout, at least 1 (verl
+    loss_agg_mode=seq-mean-token-mean; TRL 1.16.0 loss_type=grpo). seq-mean-token-sum-norm: the rollouts of the batch
+    times a constant length (verl loss_agg_mode=seq-mean-token-sum-norm; TRL 1.16.0 loss_type=dr_grpo,
+    max_completion_length). token-sum: 1.
+
+    Args:
+        loss: the loss that is aggregated.
+        loss_tokens: int64 [N], loss tokens of each rollout.
+        batch: int64 [N], the batch it belongs to.
+        totals: what those batches hold.
+    """
+    if loss.aggregation is Aggregation.TOKEN_MEAN:
+        return totals.loss_tokens[batch].clamp(min=1).double() + loss.epsilon
+    if loss.aggregation is Aggregation.TOKEN_SUM:
+        return torch.ones(loss_tokens.numel(), dtype=torch.float64)
+    size = bound_value(loss.batch_size)
+    rollouts = totals.rollouts[batch].double() + loss.epsilon
+    if size is not None:
+        rollouts = torch.full_like(rollouts, size)
+    if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_SUM:
+        return rollouts
+    if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_MEAN:
+        return rollouts * (loss_tokens.clamp(min=1).double() + loss.count_epsilon)
+    if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_SUM_NORM:
+        length = bound_value(loss.norm_length)
+        assert length is not None, "seq-mean-token-sum-norm needs a length"
+        return rollouts * length
+    assert_never(loss.aggregation)
+
+
+def dropped_tokens(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Tensor | None:
+    """Bool [P], tokens that a filter takes out of the loss mask itself; None when no filter of the recipe does."""
+    dropped: Tensor | None = None
+    for rule, rejection in zip(recipe.filters, correction.rejections, strict=True):
+        if rule.drops:
+            out = rejection.out if rejection.per_token else view.segments.expand(rejection.out)
+            dropped = out if dropped is None else dropped | out
+    return dropped
+
+
+def remaining_loss_tokens(loss_tokens: Tensor, view: TokenView, recipe: BoundRecipe, correction: Correction) -> Tensor:
+    """Loss tokens of each rollout that the filters leave in the mask, int64 [N].
+
+    A rollout that is dropped as a whole takes its unscored loss tokens with it and counts on as an empty one.
+    """
+    dropped = dropped_tokens(view, recipe, correction)
+    if dropped is None:
+        return loss_tokens
+    left = loss_tokens - view.segments.count(dropped)
+    gone = dropped_rollouts(recipe, correction)
+    return left if gone is None else left.masked_fill(gone, 0)
+
+
+def dropped_rollouts(recipe: BoundRecipe, correction: Correction) -> Tensor | None:
+    """Bool [N], rollouts that a filter drops as a whole; None when no filter of the recipe does."""
+    gone: Tensor | None = None
+    for rule, rejection in zip(recipe.filters, correction.rejections, strict=True):
+        if rule.drops and not rejection.per_token:
+            gone = rejection.out if gone is None else gone | rejection.out
+    return gone
+
+
+def counted_rollouts(loss: Loss, loss_tokens: Tensor, dropped: Tensor | None) -> Tensor | None:
+    """Bool [N], the rollouts that a mean over rollouts counts; None for all.
+
+    OpenRLHF 0.11.2 leaves out those without loss tokens (global_batch_size of get_loss_batch_info), NeMo-RL those whose
+    sample_mask is 0 (global_valid_seqs).
+
+    Args:
+        loss: the loss.
+        loss_tokens: int64 [N], loss tokens that the filters leave in each rollout.
+        dropped: bool [N], rollouts that a filter drops as a whole; None for none.
+    """
+    if loss.counts == "filled":
+        return loss_tokens > 0
+    return ~dropped if loss.counts == "undropped" and dropped is not None else None
