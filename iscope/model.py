@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from iscope.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SCHEMA_NAME = "iscope.report"
 SCHEMA_VERSION = 1
@@ -32,9 +37,9 @@ class Figure:
 
     def __post_init__(self) -> None:
         """Refuse what JSON cannot hold and what a reader could not interpret."""
-        numbers = (self.value, self.low, self.high, self.log10, *(self.bin or ()))
-        if any(x is not None and not math.isfinite(x) for x in numbers):
-            raise ValueError(f"a figure must be finite or absent, not {self}")
+        for number in (self.value, self.low, self.high, self.log10, *(self.bin or ())):
+            if number is not None and not math.isfinite(number):
+                raise ValueError(f"a figure must be finite or absent, not {self}")
         if self.value is None and self.why is None:
             raise ValueError("an absent figure says why")
 
@@ -159,6 +164,7 @@ class RecipeReport:
         named: True where the user asked for it.
         figures: raw, applied, masked, truncated, modified, kept, ess, ...
         framework: the metrics its framework logs, under its names.
+        why: why it could not be replayed on this dump; it then has no figures.
     """
 
     name: str
@@ -169,6 +175,7 @@ class RecipeReport:
     named: bool
     figures: Figures
     framework: Figures
+    why: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; the figures stand beside the name, not below it."""
@@ -180,6 +187,8 @@ class RecipeReport:
             "unit": self.unit,
             "named": self.named,
         }
+        if self.why is not None:
+            head["why"] = self.why
         figures: dict[str, Any] = nodes_to_json(self.figures)
         return head | figures | {"framework": nodes_to_json(self.framework)}
 
@@ -187,9 +196,9 @@ class RecipeReport:
     def from_dict(cls, data: dict[str, Any]) -> RecipeReport:
         """Read what ``to_dict`` wrote."""
         head = ("name", "spec", "options", "level", "unit", "named")
-        rest = {name: nodes_from_json(value) for name, value in data.items() if name not in (*head, "framework")}
+        rest = {name: nodes_from_json(value) for name, value in data.items() if name not in (*head, "framework", "why")}
         framework = {name: nodes_from_json(value) for name, value in data["framework"].items()}
-        return cls(**{name: data[name] for name in head}, figures=rest, framework=framework)
+        return cls(**{name: data[name] for name in head}, figures=rest, framework=framework, why=data.get("why"))
 
 
 @dataclass(frozen=True)
@@ -238,6 +247,30 @@ class Report:
             "findings": self.findings,
         }
 
+    def table(self, what: str = "recipes") -> pl.DataFrame:
+        """Return part of the report as a table, one column per figure: its value, null where it is absent.
+
+        Args:
+            what: ``recipes`` (one row each), ``mismatch`` (one row), or the name of a breakdown (one row per value).
+                Nested figures are named with dots, ``gradient_left.all``; listed ones are left out.
+
+        Raises:
+            UsageError: when the report has no such part.
+        """
+        import polars as pl
+
+        if what == "recipes":
+            heads = ({"name": recipe.name, "spec": recipe.spec, "unit": recipe.unit} for recipe in self.recipes)
+            rows = [head | _flat(recipe.figures) for head, recipe in zip(heads, self.recipes, strict=True)]
+        elif what == "mismatch":
+            rows = [_flat(self.mismatch)]
+        elif what in self.breakdowns:
+            rows = [_flat(row) for row in self.breakdowns[what]]
+        else:
+            known = ("recipes", "mismatch", *self.breakdowns)
+            raise UsageError(f"the report has no table {what!r}, only {', '.join(known)}.{did_you_mean(what, known)}")
+        return pl.DataFrame(rows, infer_schema_length=None)
+
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Report:
         """Read what ``to_dict`` wrote.
@@ -262,3 +295,16 @@ class Report:
 
 def _row(data: dict[str, Any]) -> Figures:
     return {name: nodes_from_json(value) for name, value in data.items()}
+
+
+def _flat(node: Figures, prefix: str = "") -> dict[str, Any]:
+    """Values of a tree of figures by their dotted names, lists left out."""
+    flat: dict[str, Any] = {}
+    for name, child in node.items():
+        if isinstance(child, Figure):
+            flat[prefix + name] = child.value
+        elif isinstance(child, dict):
+            flat |= _flat(child, f"{prefix}{name}.")
+        elif not isinstance(child, list):
+            flat[prefix + name] = child
+    return flat

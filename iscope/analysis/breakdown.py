@@ -1,54 +1,130 @@
-"""Breakdowns: a few figures per value of a rollout column."""
+"""Breakdowns: the headline figures of a dump and of its recipes, per value of a rollout column or a computed key."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import polars as pl
 
-from iscope.analysis.figures.differences import abs_max
-from iscope.analysis.figures.ratios import pair_moments
-from iscope.analysis.numbers import effective_size, figure, share
-from iscope.analysis.rows import Rows
+from iscope.analysis.figures.by_p import by_p
+from iscope.analysis.figures.differences import largest
+from iscope.analysis.figures.lag import lag, why_no_lag
+from iscope.analysis.headlines import headline
+from iscope.analysis.numbers import Array, figure, share
+from iscope.analysis.parts import Parts
+from iscope.analysis.rows import RecipeRows, Rows
+from iscope.errors import DataError, did_you_mean
 from iscope.model import Figure, Figures, Node
-from iscope.recipes.model import Pair
+
+# Keys that are computed, and the columns of the dump that they are computed from.
+COMPUTED: dict[str, tuple[str, ...]] = {
+    "lag": ("trainer_version", "policy_version"),
+    "length": (),
+    "p": (),
+    "group": ("group_id",),
+}
 
 
-def breakdown(rows: Rows, column: str) -> list[Figures]:
-    """One row of figures per value of a column, in the order of the values; null values last."""
-    parts = rows.frame.partition_by(column, as_dict=True, maintain_order=True)
-    values = sorted((key[0] for key in parts), key=lambda value: (value is None, value))
-    return [_row(value, Rows(parts[value,], {})) for value in values]
+def columns_of(by: Sequence[str]) -> tuple[str, ...]:
+    """Columns that a dump must have to be broken down by these keys."""
+    return tuple(dict.fromkeys(column for key in by for column in COMPUTED.get(key, (key,))))
 
 
-def steps_differ(rows: Rows) -> bool:
-    """Whether the rollouts come from more than one step."""
-    return "step" in rows and rows.frame["step"].n_unique() > 1
+def several(rows: Rows) -> list[str]:
+    """Keys that a report is broken down by unasked: step and lag, where rollouts differ in them."""
+    possible = {"step": "step" in rows, "lag": why_no_lag(rows) is None}
+    return [key for key, there in possible.items() if there and _key(rows, key).n_unique() > 1]
 
 
-def _row(value: Node, rows: Rows) -> Figures:
-    sequence = effective_size(rows.log_ratio("sequence"))
-    return {
-        "value": value if value is None or isinstance(value, int | str | bool) else str(value),
-        "rollouts": rows.rollouts,
-        "tokens": rows.tokens,
-        "k1": share(-rows.pair_total("log_ratio_sum"), rows.tokens),
-        "k3": share(rows.pair_total("k3_sum"), rows.tokens),
-        "abs_max": abs_max(rows),
-        "ess_token_fraction": share(pair_moments(rows, Pair.TRAINER_INFERENCE).effective_size(), rows.tokens),
-        "ess_sequence_fraction": share(sequence, rows.rollouts),
-        "minus_log_p": share(-float(rows["trainer_logprob_sum"].sum()), rows.tokens),
-        "length": share(rows.tokens, rows.rollouts),
-        "reward": _mean(rows, "reward"),
-        "zero_advantage": _zero_advantage(rows),
-    }
+def breakdown(rows: Rows, recipes: Sequence[RecipeRows], by: str) -> list[Figures]:
+    """One row of figures per value of a key, in the order of the values; missing values last.
+
+    Args:
+        rows: the rollouts.
+        recipes: what each recipe did to them.
+        by: ``lag`` (trainer_version - policy_version; where it differs per token its mean, rounded), ``length``
+            (scored tokens, in powers of two), ``group`` (group_id), ``p`` (tokens by q; rollouts are no part of it,
+            nor recipes), or a rollout column.
+
+    Raises:
+        DataError: when there is no such key.
+    """
+    if by == "p":
+        return [{"value": _bucket(row), **row} for row in by_p(rows)]
+    parts = Parts.of(_key(rows, by))
+    values = [_octave(value) if by == "length" else _plain(value) for value in parts.values]
+    headlines = [headline(recipe, parts) for recipe in recipes]
+    return [
+        {"value": value, **figures, "recipes": [of_recipe[index] for of_recipe in headlines]}
+        for index, (value, figures) in enumerate(zip(values, _figures(rows, parts), strict=True))
+    ]
 
 
-def _mean(rows: Rows, column: str) -> Figure:
+def _key(rows: Rows, by: str) -> pl.Series:
+    """The key [N] of each rollout."""
+    if by == "length":
+        return pl.Series(np.frexp(rows.n.astype(np.float64))[1])
+    if by == "lag":
+        why = why_no_lag(rows)
+        if why:
+            raise DataError(f"there is no lag to break the figures down by: {why}.")
+        return pl.Series(lag(rows), nan_to_null=True).round().cast(pl.Int64)
+    column = "group_id" if by == "group" else by
     if column not in rows:
-        return Figure.absent(f"the dump has no {column} column")
-    return figure(float(np.nanmean(rows[column])) if np.isfinite(rows[column]).any() else float("nan"), "all missing")
+        raise DataError(f"the ledger has no column {column!r}.{did_you_mean(column, rows.frame.columns)}")
+    return rows.frame[column]
 
 
-def _zero_advantage(rows: Rows) -> Figure:
+def _octave(power: int) -> str:
+    low, high = 2 ** (power - 1), 2**power - 1
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _bucket(row: Figures) -> str:
+    return f">={row['low']}" if row["high"] == 1.0 else f"{row['low']:g}-{row['high']:g}"
+
+
+def _plain(value: Node) -> Node:
+    return value if value is None or isinstance(value, int | str | bool) else str(value)
+
+
+def _figures(rows: Rows, parts: Parts) -> list[Figures]:
+    rollouts, tokens = parts.sizes, parts.sum(rows.n)
+    ratios, squares = (parts.sum(rows.pair(name)) for name in ("weight_sum", "weight_sq"))
+    token_size = np.divide(ratios, squares, out=np.zeros_like(ratios), where=squares > 0) * ratios
+    columns: dict[str, list[Figure]] = {
+        "k1": _shares(-parts.sum(rows.pair("log_ratio_sum")), tokens),
+        "k3": _shares(parts.sum(rows.pair("k3_sum")), tokens),
+        "abs_max": [figure(value) for value in parts.max(largest(rows)).tolist()],
+        "ess_token_fraction": _shares(token_size, tokens),
+        "ess_sequence_fraction": _shares(parts.effective_size(rows.log_ratio("sequence")), rollouts),
+        "minus_log_p": _shares(-parts.sum(rows["trainer_logprob_sum"]), tokens),
+        "length": _shares(tokens, rollouts),
+        "reward": _means(rows, "reward", parts),
+        "zero_advantage": _zero_advantages(rows, parts),
+    }
+    return [
+        {"rollouts": int(rollouts[index]), "tokens": int(tokens[index])}
+        | {name: figures[index] for name, figures in columns.items()}
+        for index in range(len(parts.values))
+    ]
+
+
+def _shares(part: Array, whole: Array) -> list[Figure]:
+    return [share(above, below) for above, below in zip(part.tolist(), whole.tolist(), strict=True)]
+
+
+def _means(rows: Rows, column: str, parts: Parts) -> list[Figure]:
+    if column not in rows:
+        return [Figure.absent(f"the dump has no {column} column")] * len(parts.values)
+    values = rows[column].astype(np.float64)
+    known = np.isfinite(values)
+    total, count = parts.sum(np.where(known, values, 0.0)), parts.sum(known)
+    return [share(above, below, "all missing") for above, below in zip(total.tolist(), count.tolist(), strict=True)]
+
+
+def _zero_advantages(rows: Rows, parts: Parts) -> list[Figure]:
     if "advantage" not in rows:
-        return Figure.absent("the dump has no advantage per rollout")
-    return share(int((rows["advantage"] == 0).sum()), rows.rollouts)
+        return [Figure.absent("the dump has no advantage per rollout")] * len(parts.values)
+    return _shares(parts.sum(rows["advantage"] == 0), parts.sizes)

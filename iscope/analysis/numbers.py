@@ -13,6 +13,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 NO_TOKENS = "no scored tokens"
 _LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)
+_SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 
 
 def figure(value: float, why: str = "not a number") -> Figure:
@@ -34,7 +35,7 @@ def from_log(log: float) -> Figure:
     if log > _LARGEST_EXPONENT:
         return Figure(None, why="overflows float64", log10=log / math.log(10))
     value = math.exp(log)
-    return Figure(value) if value > np.finfo(np.float64).tiny else Figure(value, log10=log / math.log(10))
+    return Figure(value) if value > _SMALLEST_NORMAL else Figure(value, log10=log / math.log(10))
 
 
 def log_sum_exp(logs: Array) -> float:

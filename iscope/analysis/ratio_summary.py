@@ -13,6 +13,7 @@ from iscope.ledger.histogram import Counts
 from iscope.model import Figure, Figures
 
 QUANTILES = {"p0_1": 0.001, "p1": 0.01, "p50": 0.5, "p99": 0.99, "p99_9": 0.999}
+_UNCOUNTED = "not counted where weights are divided by the batch's mean"
 _NO_HISTOGRAM = "token quantiles are kept for the whole dump only"
 
 
@@ -74,16 +75,18 @@ def token_summary(
     *,
     moments: Moments,
     log_range: tuple[Array, Array],
-    outside: int,
+    outside: int | None,
     counts: Counts | None,
+    shift: float = 0.0,
 ) -> Figures:
     """Summarise one ratio or weight per token.
 
     Args:
         moments: sums of them.
         log_range: smallest and largest log of each rollout.
-        outside: tokens with w below 1/2 or above 2.
-        counts: histogram of log w, if there is one for these tokens.
+        outside: tokens with w below 1/2 or above 2; None where they were not counted.
+        counts: histogram of log w, if there is one for these tokens, but for the shift.
+        shift: what is to be added to its log w, nats: minus the log of the mean that weights are divided by.
     """
     if not moments.count:
         return _absent(NO_TOKENS)
@@ -93,18 +96,18 @@ def token_summary(
         "mean": moments.mean(),
         "max": from_log(highest),
         "std": moments.std(),
-        **{name: _histogram_quantile(counts, at, lowest, highest) for name, at in QUANTILES.items()},
-        "outside_half_two": share(outside, moments.count),
+        **{name: _histogram_quantile(counts, at, lowest, highest, shift) for name, at in QUANTILES.items()},
+        "outside_half_two": Figure.absent(_UNCOUNTED) if outside is None else share(outside, moments.count),
     }
 
 
-def _histogram_quantile(counts: Counts | None, at: float, lowest: float, highest: float) -> Figure:
+def _histogram_quantile(counts: Counts | None, at: float, lowest: float, highest: float, shift: float) -> Figure:
     if counts is None:
         return Figure.absent(_NO_HISTOGRAM)
     index = histogram.quantile_bin(counts, at)
     if index == histogram.ZERO_WEIGHT:
         return Figure(0.0)
-    low, high = histogram.edges(index)
+    low, high = (edge + shift for edge in histogram.edges(index))
     middle = from_log(min(max((low + high) / 2, lowest), highest))
     if middle.value is None or high > math.log(np.finfo(np.float64).max):
         return middle

@@ -7,13 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from iscope.analysis.breakdown import breakdown, steps_differ
+from iscope.analysis.breakdown import breakdown, several
 from iscope.analysis.figures import mismatch_figures, recipe_figures
+from iscope.analysis.figures.lag import versions_differ
 from iscope.analysis.frameworks import framework_metrics
-from iscope.analysis.rows import Rows, recipe_rows, scored_rows
+from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows
 from iscope.analysis.verdict import verdict
 from iscope.ledger.ledger import Ledger
 from iscope.model import Coverage, RecipeReport, Report
+from iscope.recipes.model import BoundRecipe
 from iscope.replay.usable import KINDS
 
 
@@ -31,7 +33,7 @@ def build_report(
 
     Args:
         ledger: what was measured.
-        by: rollout columns to break the figures down by; ``step`` is added when there are several.
+        by: keys to break the figures down by, see ``breakdown``; step and lag are added where there are several.
         files: files that were read.
         excluded: rollouts that were left out before they could be measured, by reason.
         notes: counts worth saying, by what they count.
@@ -41,21 +43,21 @@ def build_report(
     rows = scored_rows(ledger)
     coverage = _coverage(ledger, rows, files, excluded or {}, notes or {})
     mismatch = mismatch_figures(rows)
-    columns = list(dict.fromkeys([*by, *(["step"] if steps_differ(rows) else [])]))
+    replayed = [recipe_rows(ledger, rows, index) for index in range(len(ledger.plan.recipes))]
+    able = [recipe for recipe in replayed if recipe.replayed]
     return Report(
         verdict=verdict(mismatch, coverage),
         coverage=coverage,
         assumptions=[*assumptions, *_assumptions(ledger, rows)],
         mismatch=mismatch,
-        recipes=[_recipe(ledger, rows, index) for index in range(len(ledger.plan.recipes))],
-        breakdowns={column: breakdown(rows, column) for column in columns},
+        recipes=[_recipe(ledger, recipe) for recipe in replayed],
+        breakdowns={key: breakdown(rows, able, key) for key in dict.fromkeys([*by, *several(rows)])},
         provenance=provenance or {},
     )
 
 
-def _recipe(ledger: Ledger, rows: Rows, index: int) -> RecipeReport:
-    recipe = ledger.plan.recipes[index]
-    replayed = recipe_rows(ledger, rows, index)
+def _recipe(ledger: Ledger, replayed: RecipeRows) -> RecipeReport:
+    recipe = replayed.recipe
     return RecipeReport(
         name=recipe.name,
         spec=recipe.spec,
@@ -63,9 +65,14 @@ def _recipe(ledger: Ledger, rows: Rows, index: int) -> RecipeReport:
         level=str(recipe.weight.level),
         unit="tokens" if replayed.per_token else "rollouts",
         named=recipe.named,
-        figures=recipe_figures(replayed),
-        framework=framework_metrics(ledger, index),
+        figures=recipe_figures(replayed) if replayed.replayed else {},
+        framework=framework_metrics(ledger, replayed.index) if replayed.replayed else {},
+        why=None if replayed.replayed else _why_not(recipe),
     )
+
+
+def _why_not(recipe: BoundRecipe) -> str:
+    return f"it needs {' and '.join(recipe.needs)}, which the dump does not have"
 
 
 def _coverage(ledger: Ledger, rows: Rows, files: int, excluded: dict[str, int], notes: dict[str, int]) -> Coverage:
@@ -96,13 +103,12 @@ def _assumptions(ledger: Ledger, rows: Rows) -> list[str]:
     unscored = sum(count for side in ledger.unscored.values() for count in side.values())
     if unscored and ledger.plan.unscored == "neutral":
         said.append(f"{unscored:,} loss tokens with an unusable logprob count as ratio 1 in every figure.")
-    if {"trainer_version", "policy_version"} <= set(ledger.rows.columns):
-        differ = int((rows.frame["trainer_version"] != rows.frame["policy_version"]).sum())
-        if differ:
-            said.append(
-                f"in {differ:,} rollouts trainer_version differs from policy_version: the trainer column is the "
-                "CURRENT policy there, and its mismatch is engine + lag."
-            )
-    if any(recipe.weight.pair != "trainer/inference" for recipe in ledger.plan.recipes):
+    differ = int(versions_differ(rows)[0].sum())
+    if differ:
+        said.append(
+            f"in {differ:,} rollouts trainer_version differs from policy_version: the trainer column is the "
+            "CURRENT policy there, and its mismatch is engine + lag."
+        )
+    if any(rows.resolve(recipe.weight.pair) != recipe.weight.pair for recipe in ledger.plan.recipes):
         said.append("on-policy assumed: no current logprobs, the trainer's stand in for them.")
     return said

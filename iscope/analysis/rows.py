@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+import torch
 
 from iscope.analysis.numbers import Array, log_of
 from iscope.analysis.ratio_summary import Moments
 from iscope.ledger.histogram import Counts
 from iscope.ledger.ledger import Ledger
 from iscope.recipes.model import BoundRecipe, Level, Pair
+from iscope.replay.normalisation import mean_parts, mean_weight
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,13 @@ class Rows:
     Attributes:
         frame: the rows, one per rollout.
         histograms: counts over the tokens of these rows; empty for a part of a dump.
+        without: rollouts of the batch that have no scored token and so no row here, and their loss tokens: a
+            framework's denominators count them.
     """
 
     frame: pl.DataFrame
     histograms: dict[str, Counts]
+    without: tuple[int, int] = (0, 0)
 
     @property
     def rollouts(self) -> int:
@@ -41,6 +47,16 @@ class Rows:
     def tokens(self) -> int:
         """Scored tokens in all."""
         return int(self.n.sum())
+
+    @property
+    def batch_rollouts(self) -> int:
+        """Rollouts of the batch, empty ones included."""
+        return self.rollouts + self.without[0]
+
+    @property
+    def batch_loss_tokens(self) -> int:
+        """Loss tokens of the batch, scored or not."""
+        return int(self["loss_tokens"].sum()) + self.without[1]
 
     def __getitem__(self, name: str) -> Array:
         """Return a column as an array."""
@@ -70,7 +86,9 @@ class Rows:
 
 def scored_rows(ledger: Ledger) -> Rows:
     """Rollouts with at least one scored token: what every figure of the report is over."""
-    return Rows(ledger.rows.filter(pl.col("scored") > 0), ledger.histograms)
+    rest = ledger.rows.filter(pl.col("scored") == 0)
+    without = (rest.height, int(rest["loss_tokens"].cast(pl.Int64).sum()))
+    return Rows(ledger.rows.filter(pl.col("scored") > 0), ledger.histograms, without)
 
 
 def recipe_rows(ledger: Ledger, rows: Rows, index: int) -> RecipeRows:
@@ -102,8 +120,35 @@ class RecipeRows:
     base: int
 
     def __getitem__(self, name: str) -> Array:
-        """Return one of the recipe's columns."""
-        return self.rows[f"recipe{self.index}:{name}"]
+        """Return one of the recipe's columns; those of its applied weights after batch normalisation."""
+        values = self.rows[f"recipe{self.index}:{name}"]
+        return self._divided(name, values) if self.recipe.weight.normalises else values
+
+    @cached_property
+    def mean_weight(self) -> float:
+        """What batch normalisation divides the weights by, the batch being these rows; 1 where it does not."""
+        rule = self.recipe.weight
+        if not rule.normalises:
+            return 1.0
+        weights = torch.tensor(self.rows[f"recipe{self.index}:logged.weight_sum"])
+        total, count = (part.sum() for part in mean_parts(rule, weights, torch.tensor(self.rows.n)))
+        return float(mean_weight(rule, total, count))
+
+    def _divided(self, name: str, values: Array) -> Array:
+        """A column of the weights w as it is of w / m, m the mean weight."""
+        mean, n = self.mean_weight, self.rows.n
+        if name.startswith("log_weight"):
+            return values - math.log(mean)
+        if name in ("weight_sum", "gradient_positive", "gradient_negative"):
+            return values / mean
+        if name == "weight_sq":
+            return values / mean**2
+        if name == "excess_sum":
+            return (values + n * (1 - mean)) / mean
+        if name == "excess_sq":
+            first = self.rows[f"recipe{self.index}:excess_sum"]
+            return (values + 2 * (1 - mean) * first + n * (1 - mean) ** 2) / mean**2
+        return values
 
     @property
     def replayed(self) -> bool:
@@ -157,8 +202,8 @@ class RecipeRows:
         """Tokens that a filter found below and above its bounds."""
         if self.per_token:
             return self[f"rejected{filter_index}_low"], self[f"rejected{filter_index}_high"]
-        fired = self[f"rejected{filter_index}"]
-        return self.rows.n * (fired < 0), self.rows.n * (fired > 0)
+        fired = self[f"rejected{filter_index}"]  # -1: below, 1: above, 2: some token below and some above
+        return self.rows.n * ((fired < 0) | (fired == 2)), self.rows.n * (fired > 0)
 
     @cached_property
     def log_mean_weight(self) -> Array:

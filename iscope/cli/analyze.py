@@ -21,6 +21,7 @@ def analyze(
     on: opt.On = "rollout_id",
     recipe: opt.Recipes = None,
     by: opt.By = None,
+    where: opt.Where = None,
     columns: opt.Columns = None,
     precision: opt.PrecisionOption = "float32",
     unscored: opt.UnscoredOption = "exclude",
@@ -36,7 +37,7 @@ def analyze(
     sides = {"trainer": trainer or [], "vllm": vllm or [], "current": current or [], "ref": ref or []}
     opt.check_sources(dump or [], sides)
     used = [*(dump or []), *(file for files in sides.values() for file in files), *([ledger] if ledger else [])]
-    where = output.target(output_file, format_name, force=force, inputs=used)
+    target = output.target(output_file, format_name, force=force, inputs=used)
     named = opt.column_map(columns or [])
     _check_recipes(recipe or [])
 
@@ -49,6 +50,7 @@ def analyze(
             on=on,
             recipes=recipe,
             by=by or [],
+            where=where,
             columns=named or None,
             precision=precision,
             unscored=unscored,
@@ -56,7 +58,7 @@ def analyze(
             ledger=ledger,
             progress=tick,
         )
-    _deliver(report, where, quiet=quiet, verbose=verbose)
+    _deliver(report, target, quiet=quiet, verbose=verbose)
 
 
 def _check_recipes(specs: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from iscope.cli.analyze import analyze
 from iscope.cli.help import GroupedCommand
 from iscope.cli.options import wants_json
 from iscope.cli.recipes import recipes
+from iscope.cli.replay import replay
 from iscope.errors import IscopeError
 from iscope.render.json import error_json
 from iscope.render.strings import prose
@@ -31,6 +32,7 @@ app = typer.Typer(
     help="Offline analysis of the trainer/vLLM logprob mismatch of an RL run and of the corrections for it.",
 )
 app.command("analyze", cls=GroupedCommand, short_help="What a dump shows, and what corrections do to it.")(analyze)
+app.command("replay", cls=GroupedCommand, short_help="What one correction does to every token, as Parquet.")(replay)
 app.command("recipes", cls=GroupedCommand, short_help="The corrections iscope can replay, or one in full.")(recipes)
 
 

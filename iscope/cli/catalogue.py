@@ -63,7 +63,7 @@ def detail(bound: BoundRecipe) -> Iterator[RenderableType]:
             ("spec", bound.spec),
             ("formula", row.formula),
             ("source", row.source),
-            *(("requires", describe(constraint)) for constraint in row.constraints),
+            *(("requires", describe(constraint)) for constraint in (*row.constraints, *table.constraints)),
         ]
     )
     for title, options in (("options", row.options), ("loss options", table.loss_options)):
@@ -81,6 +81,8 @@ def detail(bound: BoundRecipe) -> Iterator[RenderableType]:
 def _option(option: Option, bound: BoundRecipe) -> Iterator[RenderableType]:
     value, default = spell(bound.options[option.short]), spell(option.default)
     said = f"{option.short} = {value}" + (" (the default)" if value == default else f" (default {default})")
+    if option.short in bound.unused:
+        said += f"; not used with loss_type={bound.options.get('loss_type')}"
     yield Padding(Text(said), (0, 0, 0, 2))
     others = ", ".join(name for name in accepted_names(option) if name not in (option.short, option.name))
     facts = [("name", option.name), ("also", others), ("takes", kind_in_words(option)), ("", option.doc)]

@@ -50,9 +50,41 @@ Recipes = Annotated[
         "Repeatable. See: iscope recipes.",
     ),
 ]
+OneRecipe = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--recipe",
+        metavar="RECIPE",
+        rich_help_panel=_QUESTION,
+        help="The correction to replay, such as trl/token_mask:clip_min=0.5,clip_max=2. See: iscope recipes.",
+    ),
+]
+Batch = Annotated[
+    str,
+    typer.Option(
+        "--batch",
+        metavar="all|step|N",
+        rich_help_panel=_NUMBERS,
+        help="What the loss is normalised over: the whole dump, each step, or N rollouts in a row.",
+    ),
+]
 By = Annotated[
     list[str] | None,
-    typer.Option("--by", metavar="COLUMN", rich_help_panel=_QUESTION, help="Break figures down by it. Repeatable."),
+    typer.Option(
+        "--by",
+        metavar="KEY",
+        rich_help_panel=_QUESTION,
+        help="Break figures down by step, lag, length, group, p (probability of the token) or a column. Repeatable.",
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="SQL",
+        rich_help_panel=_QUESTION,
+        help="Look only at rollouts whose columns meet it: \"step >= 10 AND env = 'math'\".",
+    ),
 ]
 Columns = Annotated[
     list[str] | None,
@@ -105,6 +137,18 @@ OutputFile = Annotated[
         help=f"Where the report goes ({', '.join(EXTENSIONS)}); - is the standard output.",
     ),
 ]
+WeightsFile = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        rich_help_panel=_OUTPUT,
+        show_default=False,
+        help="The Parquet file to write: one row per rollout, with weight, keep and coefficient of every token.",
+    ),
+]
+Silent = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="Print errors only.")]
 Force = Annotated[bool, typer.Option("--force", rich_help_panel=_OUTPUT, help="Overwrite the file of -o.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="The verdict only, and no progress.")

@@ -60,12 +60,26 @@ def target(output: str, format_name: str | None, *, force: bool, inputs: Iterabl
     known = None if format_name is None else check_format(format_name)
     if output == STDOUT:
         return Target(None, known or "terminal")
+    format_name = known or format_of(output)
+    return Target(writable(output, force=force, inputs=inputs), format_name)
+
+
+def writable(output: str, *, force: bool, inputs: Iterable[str] = ()) -> Path:
+    """Return the file of ``-o``, links resolved, before any work is done for it.
+
+    Args:
+        output: a path.
+        force: whether a file may be overwritten.
+        inputs: files that are read or written besides, and must not be overwritten at all.
+
+    Raises:
+        UsageError: when the file cannot be written there.
+    """
     path = Path(os.path.realpath(output))
-    found = Target(path, known or format_of(output))
     _check_writable(output, path, force=force)
     if any(os.path.realpath(name) == str(path) for name in inputs):
         raise UsageError(f"-o {output}: this file is also used by the command itself; name another one.")
-    return found
+    return path
 
 
 def write(text: str, where: Target) -> None:

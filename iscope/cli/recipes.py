@@ -61,9 +61,15 @@ def _catalogue_json(tables: tuple[Framework, ...]) -> dict[str, Any]:
 
 
 def _bound_json(bound: BoundRecipe) -> dict[str, Any]:
-    loss_options = [_option_json(option) for option in framework(bound.framework).loss_options]
-    values = {"framework": bound.framework, "spec": bound.spec, "values": bound.options, "loss_options": loss_options}
-    return _row_json(bound.row) | values
+    table = framework(bound.framework)
+    return _row_json(bound.row) | {
+        "framework": bound.framework,
+        "spec": bound.spec,
+        "values": bound.options,
+        "unused": list(bound.unused),
+        "loss_options": [_option_json(option) for option in table.loss_options],
+        "loss_constraints": [describe(constraint) for constraint in table.constraints],
+    }
 
 
 def _row_json(row: Recipe) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -51,26 +49,10 @@ def to_batch(block: Block, layout: Layout) -> RolloutBatch:
         loss_mask=None if mask is None else booleans(values_of(mask)),
         advantage=None if advantage is None else _advantage(advantage),
         advantage_per_token=advantage is not None and is_list(advantage.type),
-        columns=_frame(block, layout.columns),
+        columns=block.frame(layout.columns),
         nulls=nulls,
     )
 
 
 def _advantage(array: pa.Array) -> Tensor:
     return floats(values_of(array) if is_list(array.type) else array, torch.float64)[0]
-
-
-def _frame(block: Block, columns: Sequence[str]) -> pl.DataFrame:
-    series = [pl.Series(name, block.arrays[name]) for name in columns]
-    return pl.DataFrame([pl.Series("rollout_id", _rollout_ids(block)), *series])
-
-
-def _rollout_ids(block: Block) -> pa.Array:
-    """Return String [N]: the ids of the dump, and file#row where it has none."""
-    ids = block.arrays.get("rollout_id")
-    if ids is not None and ids.null_count == 0:
-        return ids
-    rows = pa.array(block.rows).cast(pa.large_string())
-    file, hash_sign = (pa.scalar(text, pa.large_string()) for text in (block.file, "#"))
-    default = pc.binary_join_element_wise(file, rows, hash_sign)
-    return default if ids is None else pc.coalesce(ids, default)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 import polars as pl
@@ -12,11 +13,12 @@ import pyarrow as pa
 import torch
 
 from iscope.dump.convert import Layout, to_batch
-from iscope.dump.pack import repack
+from iscope.dump.pack import repack, rows_of, select
 from iscope.dump.pairing import Pairing
 from iscope.dump.screen import screen
 from iscope.dump.table import Block, Table
 from iscope.dump.tally import Tally
+from iscope.dump.where import Where
 from iscope.rollouts import LOGPROBS, RolloutBatch
 
 PathOrFrame: TypeAlias = str | os.PathLike[str] | pl.DataFrame | pa.Table
@@ -76,6 +78,7 @@ class Dump:
         layout: how blocks become batches.
         batch_tokens: tokens a batch has at most, unless a single rollout has more.
         strict: whether a row that cannot be used is an error.
+        where: the rollouts asked for; None is all of them.
     """
 
     files: list[DumpFile]
@@ -87,24 +90,28 @@ class Dump:
     layout: Layout
     batch_tokens: int
     strict: bool
+    where: Where | None = None
     tally: Tally = field(default_factory=Tally)
 
     def batches(self) -> Iterator[RolloutBatch]:
         """Yield every usable rollout once, in the dump's order, and fill a fresh ``tally`` meanwhile.
 
-        The tensors may share read-only memory with Arrow: they must not be written to.
+        There is at least one batch, if only an empty one. The tensors may share read-only memory with Arrow: they must
+        not be written to.
 
         Raises:
+            UsageError: when the condition on rollouts cannot be evaluated.
             DataError: when a file cannot be read, lists of one row differ in length, or a row is bad and ``strict``.
         """
         self.tally = tally = Tally()
         for file in self.files:
             if file.side:
                 tally.side_files[file.side] = tally.side_files.get(file.side, 0) + 1
-        yield from repack(self._converted(tally), self.batch_tokens)
-        for batch in self.ready:
-            tally.rollouts_read += len(batch)
-            yield _cast(batch, self.layout.dtype)
+        batch = None
+        for batch in chain(repack(self._converted(tally), self.batch_tokens), self._ready(tally)):
+            yield batch
+        if batch is None:
+            yield self._nothing()
 
     def _converted(self, tally: Tally) -> Iterator[RolloutBatch]:
         for block in self._blocks(tally):
@@ -114,11 +121,33 @@ class Dump:
 
     def _blocks(self, tally: Tally) -> Iterator[Block]:
         if isinstance(self.content, Pairing):
-            yield from self.content.blocks(self.batch_tokens, tally)
+            yield from self.content.blocks(self.batch_tokens, tally, self.where)
         elif self.content is not None:
-            for block in self.content.blocks(self.batch_tokens):
+            for block in self.content.blocks(self.batch_tokens, where=self.where):
                 tally.rollouts_read += len(block)
                 yield block
+            tally.not_selected += self.content.rows - tally.rollouts_read
+
+    def _ready(self, tally: Tally) -> Iterator[RolloutBatch]:
+        for batch in self.ready:
+            chosen = batch if self.where is None else select(batch, self.where.flags(described(batch)))
+            tally.rollouts_read += len(chosen)
+            tally.not_selected += len(batch) - len(chosen)
+            if len(chosen):
+                yield _cast(chosen, self.layout.dtype)
+
+    def _nothing(self) -> RolloutBatch:
+        """A batch of no rollouts that has every column of the dump."""
+        if self.content is not None and self.content.columns:
+            return to_batch(self.content.nothing(), self.layout)
+        return _cast(rows_of(self.ready[0], 0, 0), self.layout.dtype)
+
+
+def described(batch: RolloutBatch) -> pl.DataFrame:
+    """The columns of a batch's rollouts, the advantage included where it is one per rollout."""
+    if batch.advantage is None or batch.advantage_per_token:
+        return batch.columns
+    return batch.columns.with_columns(advantage=pl.Series(batch.advantage.numpy()))
 
 
 def _cast(batch: RolloutBatch, dtype: torch.dtype) -> RolloutBatch:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import pyarrow as pa
 import torch
 
 from iscope.dump.convert import Layout
-from iscope.dump.dump import Dump, DumpFile, PathOrFrame, Sides, Source
+from iscope.dump.dump import Dump, DumpFile, PathOrFrame, Sides, Source, described
 from iscope.dump.pairing import Pairing
 from iscope.dump.resolve import canonical_overrides, missing_column
 from iscope.dump.schema import CANONICAL, SCALARS, STRICT
 from iscope.dump.sides import open_sides, sources_of
 from iscope.dump.table import Table, open_table
+from iscope.dump.where import Where
 from iscope.errors import DataError, UsageError
 from iscope.rollouts import RolloutBatch
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _NEEDED = ("trainer_logprobs", "inference_logprobs")
+_VERSIONS = ("policy_version", "trainer_version")  # may differ from token to token
 
 
 def open_dump(
@@ -29,7 +32,8 @@ def open_dump(
     carry: Sequence[str] = (),
     precision: Literal["float32", "float64"] = "float32",
     strict: bool = False,
-    batch_tokens: int = 2**20,
+    batch_tokens: int = 2**19,
+    where: str | None = None,
 ) -> Dump:
     """Open a dump: read the footers, recognise the columns, and refuse what cannot be read.
 
@@ -41,34 +45,41 @@ def open_dump(
         precision: of the logprobs.
         strict: make a row that cannot be used an error instead of leaving it out.
         batch_tokens: tokens a batch has at most, unless a single rollout has more.
+        where: SQL expression on the columns of rollouts; those that do not meet it are not read.
 
     Raises:
-        UsageError: when the arguments contradict each other.
+        UsageError: when the arguments contradict each other, or ``where`` is no condition on rollouts.
         DataError: when there is no dump there, or none that can be used.
     """
     overrides = canonical_overrides(columns)
+    condition = None if where is None else Where.parse(where)
+    looked_at = (*carry, *(condition.columns if condition else ()))
     ready = [source for source in sources if isinstance(source, RolloutBatch)]
     rest = [source for source in sources if not isinstance(source, RolloutBatch)]
     content: Table | Pairing
     if sides is None:
-        content = _open_whole(rest, ready, overrides, carry)
+        content = _open_whole(rest, ready, overrides, looked_at)
         tables = {"": content}
     else:
         _refuse_both(sources)
-        content = open_sides(sides, overrides, carry, strict=strict)
+        content = open_sides(sides, overrides, looked_at, strict=strict)
         tables = dict(content.tables)
-    _check_carried(content, tables, ready, carry)
+    _check_carried(content, tables, ready, looked_at)
+    _check_single(content, tables, carry)
+    if condition is not None:
+        _try_condition(condition, content, ready)
     present = frozenset(name for name in content.columns if name in CANONICAL).union(*map(_present, ready))
     return Dump(
         files=[file for side, table in tables.items() for file in _files(side, table)],
         present=present,
-        assumptions=_assumptions(present, content),
+        assumptions=_assumptions(present, content, condition),
         carried=tuple(dict.fromkeys(carry)),
         content=content,
         ready=ready,
         layout=Layout(_DTYPES[precision], _kept(content, carry)),
         batch_tokens=batch_tokens,
         strict=strict,
+        where=condition,
     )
 
 
@@ -108,13 +119,31 @@ def _check_alike(table: Table, ready: Sequence[RolloutBatch]) -> None:
 def _check_carried(
     content: Table | Pairing, tables: Mapping[str, Table], ready: Sequence[RolloutBatch], carry: Sequence[str]
 ) -> None:
+    parts = [part for table in tables.values() for part in table.parts]
     for name in carry:
-        if any(table.parts for table in tables.values()) and name not in (*content.columns, "rollout_id"):
-            part = next(part for table in tables.values() for part in table.parts)
-            raise DataError(missing_column(part.source.name, part.source.schema.names, name))
+        if parts and name not in (*content.columns, "rollout_id"):
+            source = parts[0].source
+            raise DataError(missing_column(source.name, source.schema.names, name, near=sorted(content.columns)))
         for batch in ready:
-            if name not in batch.columns.columns:
-                raise DataError(missing_column("the batch given", batch.columns.columns, name))
+            columns = described(batch).columns
+            if name not in columns:
+                raise DataError(missing_column("the batch given", columns, name, near=columns))
+
+
+def _check_single(content: Table | Pairing, tables: Mapping[str, Table], carry: Sequence[str]) -> None:
+    kinds = {name: array.type for name, array in content.nothing().arrays.items()}
+    for name in carry:
+        if name in kinds and name not in _VERSIONS and pa.types.is_nested(kinds[name]):
+            file = next(part.source.name for table in tables.values() for part in table.parts)
+            raise DataError(f"{file}: column {name!r} is {kinds[name]}; name one with a single value for each rollout.")
+
+
+def _try_condition(condition: Where, content: Table | Pairing, ready: Sequence[RolloutBatch]) -> None:
+    """Evaluate a condition on no rows: what does not fit the columns' types is told before anything is read."""
+    if content.columns:
+        condition.flags(content.nothing().frame(condition.columns))
+    for batch in ready:
+        condition.flags(described(batch).clear())
 
 
 def _present(batch: RolloutBatch) -> frozenset[str]:
@@ -131,8 +160,10 @@ def _files(side: str, table: Table) -> list[DumpFile]:
     return [DumpFile(part.source.name, part.source.size, part.source.rows, side, part.columns) for part in table.parts]
 
 
-def _assumptions(present: frozenset[str], content: Table | Pairing) -> list[str]:
+def _assumptions(present: frozenset[str], content: Table | Pairing, condition: Where | None) -> list[str]:
     said = content.assumptions if isinstance(content, Pairing) else []
+    if condition is not None:
+        said = [*said, f"Only rollouts that meet {condition.text!r} are looked at."]
     if "loss_mask" not in present:
         said = [*said, "The dump has no loss_mask: every token is taken as trained, prompt and tool tokens included."]
     return said

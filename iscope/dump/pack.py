@@ -9,6 +9,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from iscope.dump.ragged import Flags
 from iscope.rollouts import LOGPROBS, RolloutBatch
 
 # Of the asked size: smaller batches wait for their neighbours, since joining costs a copy.
@@ -51,6 +52,14 @@ def join(batches: list[RolloutBatch]) -> RolloutBatch:
     )
 
 
+def select(batch: RolloutBatch, keep: Flags) -> RolloutBatch:
+    """Return the rollouts [M] of a batch whose flag is set."""
+    if keep.all():
+        return batch
+    edges = np.flatnonzero(np.diff(keep.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
+    return join([rows_of(batch, int(first), int(last)) for first, last in edges] or [rows_of(batch, 0, 0)])
+
+
 def _join_nulls(batches: list[RolloutBatch]) -> dict[str, Tensor]:
     return {
         name: torch.cat([batch.nulls.get(name, torch.zeros(batch.tokens, dtype=torch.bool)) for batch in batches])
@@ -67,11 +76,12 @@ def _cut(batch: RolloutBatch, batch_tokens: int) -> Iterator[RolloutBatch]:
     while first < len(batch):
         last = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
         last = max(last, first + 1)
-        yield _rows(batch, first, last)
+        yield rows_of(batch, first, last)
         first = last
 
 
-def _rows(batch: RolloutBatch, first: int, last: int) -> RolloutBatch:
+def rows_of(batch: RolloutBatch, first: int, last: int) -> RolloutBatch:
+    """Return the rollouts from ``first`` to before ``last`` of a batch."""
     offsets = batch.offsets[first : last + 1]
     start, end = int(offsets[0]), int(offsets[-1])
     advantage = batch.advantage

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iscope.dump.matching import match
-from iscope.dump.ragged import Flags, bits, lengths_of, numbers, offsets_of, rows_with, values_of
+from iscope.dump.ragged import Flags, Int64s, bits, lengths_of, numbers, offsets_of, rows_with, values_of
 from iscope.dump.resolve import is_list
 from iscope.dump.schema import KEY, SCALARS, SETTINGS
 from iscope.dump.screen import null_faults
 from iscope.dump.table import Block, Table
 from iscope.dump.tally import Fault, Tally, leave_out
+from iscope.dump.where import Where
 from iscope.dump.window import Window
 from iscope.rollouts import LOGPROBS
 
@@ -52,26 +54,48 @@ class Pairing:
             compared = f"token ids were not compared for all of them, since there are none on: {', '.join(lacking)}"
         return [f"The sides {', '.join(self.tables)} were paired on {self.on}; {compared}."]
 
-    def blocks(self, batch_tokens: int, tally: Tally) -> Iterator[Block]:
+    def nothing(self) -> Block:
+        """Return a block of no rows that has every column of a joined row."""
+        sides = {side: table.nothing() for side, table in self.tables.items()}
+        return Block("", sides["inference"].rows, _columns({side: block.arrays for side, block in sides.items()}))
+
+    def blocks(self, batch_tokens: int, tally: Tally, where: Where | None = None) -> Iterator[Block]:
         """Yield joined rows in the order of the inference side; rows that cannot be joined are counted, not zipped."""
         found = match(self.tables, self.on, batch_tokens, strict=self.strict)
         tally.rollouts_read += found.rollouts
         for reason, rollouts in found.excluded.items():
             tally.exclude(reason, rollouts)
-        windows = {
-            side: Window(self.tables[side], rows[rows >= 0], batch_tokens) for side, rows in found.partners.items()
-        }
-        first = 0
-        for block in self.tables["inference"].blocks(batch_tokens):
-            span = slice(first, first + len(block))
-            first += len(block)
-            keep = found.partners["trainer"][span] >= 0
+        partners = found.partners if where is None else self._selected(found.partners, where, tally)
+        windows = {side: Window(self.tables[side], rows[rows >= 0], batch_tokens) for side, rows in partners.items()}
+        for block in self.tables["inference"].blocks(batch_tokens, wanted=partners["trainer"] >= 0):
+            rows = block.start + block.rows
+            keep = partners["trainer"][rows] >= 0
             if not keep.any():
                 continue
             sides = {"inference": (block if keep.all() else block.filter(keep)).arrays}
             for side, window in windows.items():
-                sides[side] = window.take(found.partners[side][span][keep])
-            yield self._join(Block(block.file, block.rows[keep], _columns(sides)), tally)
+                sides[side] = window.take(partners[side][rows[keep]])
+            joined = Block(block.file, block.rows[keep], _columns(sides))
+            chosen = joined.where(where)
+            tally.deselect(len(joined) - len(chosen))
+            if len(chosen):
+                yield self._join(chosen, tally)
+
+    def _selected(self, partners: Mapping[str, Int64s], where: Where, tally: Tally) -> dict[str, Int64s]:
+        """Partners without those that are known not to meet a condition, by the side whose value counts."""
+        possible = partners["trainer"] >= 0
+        paired = int(possible.sum())
+        possible &= self.tables["inference"].possible(where, self._decided_by("inference"))
+        on_trainer = self.tables["trainer"].possible(where, self._decided_by("trainer"))
+        possible[possible] = on_trainer[partners["trainer"][possible]]
+        tally.deselect(paired - int(possible.sum()))
+        return {side: np.where(possible, rows, -1) for side, rows in partners.items()}
+
+    def _decided_by(self, side: str) -> frozenset[str]:
+        """The columns of a joined row that come from this side, trainer or inference."""
+        other = self.tables["inference" if side == "trainer" else "trainer"].columns
+        wins = {name for name in self.tables[side].columns if (name in INFERENCE_WINS) == (side == "inference")}
+        return frozenset(self.tables[side].columns - other | wins) - {"rollout_id"}
 
     def _join(self, block: Block, tally: Tally) -> Block:
         for faults in (null_faults, _lengths, _token_ids):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iscope.dump.files import hive_values
+from iscope.dump.ragged import Flags
 from iscope.dump.source import rows_per_read
+from iscope.dump.where import Bound
 from iscope.errors import DataError
 
 # Column chunks are read through a buffer of this many bytes: without it a whole row group would be in memory.
@@ -50,15 +53,34 @@ class ParquetSource:
             schema = schema.append(pa.field(key, pa.int64() if isinstance(value, int) else pa.string()))
         return cls(path, rows, os.path.getsize(path), schema, constants)
 
-    def read(self, columns: Mapping[str, str], anchor: str, batch_tokens: int) -> Iterator[dict[str, pa.Array]]:
+    def read(
+        self, columns: Mapping[str, str], anchor: str, batch_tokens: int, wanted: Flags | None = None
+    ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Yield its rows in order, about ``batch_tokens`` tokens at a time; see ``RowSource.read``."""
         names = list(dict.fromkeys(name for name in columns.values() if name not in self.constants))
+        if wanted is not None and not wanted.any():
+            return
         with _readable(self.name), pq.ParquetFile(self.name, buffer_size=_READ_BUFFER) as file:
             if file.metadata.num_rows != self.rows or not set(names) <= set(file.schema_arrow.names):
                 raise DataError(f"{self.name}: the file was replaced while it was being read; run this again.")
-            for groups, rows in _runs(file.metadata, anchor, batch_tokens):
-                for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
-                    yield {key: self._array(batch, name) for key, name in columns.items()}
+            for run in _runs(file.metadata, anchor, batch_tokens, wanted):
+                first = run.first
+                rows = rows_per_read(run.tokens, run.rows, batch_tokens)
+                for batch in file.iter_batches(rows, row_groups=run.groups, columns=names, use_threads=False):
+                    yield first, {key: self._array(batch, name) for key, name in columns.items()}
+                    first += batch.num_rows
+
+    def possible(self, bounds: Sequence[Bound]) -> Flags:
+        """Return bool [rows]: False for rows that cannot meet the bounds, by row-group statistics and folder names."""
+        of_folders = [(bound, self.constants[bound.column]) for bound in bounds if bound.column in self.constants]
+        if any(bound.excludes(value, value) for bound, value in of_folders):
+            return np.zeros(self.rows, dtype=np.bool_)
+        with _readable(self.name), pq.ParquetFile(self.name) as file:
+            metadata = file.metadata
+        leaves = {bound: _leaf(metadata, bound.column) for bound in bounds if bound.column not in self.constants}
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        kept = [not any(_excludes(bound, group.column(leaf)) for bound, leaf in leaves.items()) for group in groups]
+        return np.repeat(np.array(kept, dtype=np.bool_), [group.num_rows for group in groups])
 
     def _array(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name in self.constants:
@@ -66,21 +88,44 @@ class ParquetSource:
         return batch.column(name)
 
 
-def _runs(metadata: pq.FileMetaData, anchor: str, batch_tokens: int) -> Iterator[tuple[list[int], int]]:
-    """Yield runs of row groups and the rows to read at once in each; a large row group of other lengths starts one."""
+@dataclass
+class _Run:
+    """Adjacent row groups that are read alike: ``rows`` from row ``first`` on, ``tokens`` in all."""
+
+    first: int
+    groups: list[int] = field(default_factory=list)
+    tokens: int = 0
+    rows: int = 0
+
+    def unlike(self, tokens: int, rows: int) -> bool:
+        """Whether rollouts of a group are more than twice as long, or less than half as long."""
+        return not 0.5 <= (tokens * self.rows) / max(self.tokens * rows, 1) <= 2
+
+
+def _runs(metadata: pq.FileMetaData, anchor: str, batch_tokens: int, wanted: Flags | None) -> Iterator[_Run]:
+    """Yield runs of row groups; one ends at a large group of other lengths, or at one without a row that is wanted."""
     leaf = _leaf(metadata, anchor)
-    groups: list[int] = []
-    run_tokens = run_rows = 0
+    run = _Run(0)
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
         rows, tokens = group.num_rows, group.column(leaf).num_values
-        if groups and tokens >= batch_tokens and not 0.5 <= (tokens * run_rows) / max(run_tokens * rows, 1) <= 2:
-            yield groups, rows_per_read(run_tokens, run_rows, batch_tokens)
-            groups, run_tokens, run_rows = [], 0, 0
-        groups.append(index)
-        run_tokens, run_rows = run_tokens + tokens, run_rows + rows
-    if groups:
-        yield groups, rows_per_read(run_tokens, run_rows, batch_tokens)
+        first = run.first + run.rows
+        excluded = wanted is not None and not wanted[first : first + rows].any()
+        if run.groups and (excluded or (tokens >= batch_tokens and run.unlike(tokens, rows))):
+            yield run
+            run = _Run(first)
+        if excluded:
+            run = _Run(first + rows)
+            continue
+        run.groups.append(index)
+        run.tokens, run.rows = run.tokens + tokens, run.rows + rows
+    if run.groups:
+        yield run
+
+
+def _excludes(bound: Bound, chunk: pq.ColumnChunkMetaData) -> bool:
+    found = chunk.statistics if chunk.is_stats_set else None
+    return found is not None and found.has_min_max and bound.excludes(found.min, found.max)
 
 
 def _leaf(metadata: pq.FileMetaData, name: str) -> int:

@@ -77,10 +77,18 @@ def check_type(file: str, column: str, name: str, kind: pa.DataType) -> None:
         raise DataError(f"{file}: column {shown} is {kind}, {problem}; name another with --columns {short}=NAME.")
 
 
-def missing_column(file: str, names: Sequence[str], column: str) -> str:
-    """Return the sentence for a column that a file does not have."""
+def missing_column(file: str, names: Sequence[str], column: str, near: Sequence[str] | None = None) -> str:
+    """Return the sentence for a column that a file does not have.
+
+    Args:
+        file: what errors call it.
+        names: its columns.
+        column: the one that is missing.
+        near: names that may have been meant; None is those of ``names`` that are not known to mean anything else.
+    """
+    hint = _closest(column, names) if near is None else did_you_mean(column, [*near, *names])
     listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-    return f"{file}: there is no column {column!r}.{_closest(column, names)} Its columns are: {listed}."
+    return f"{file}: there is no column {column!r}.{hint} Its columns are: {listed}."
 
 
 def _closest(column: str, names: Sequence[str]) -> str:

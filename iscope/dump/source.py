@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+
+from iscope.dump.ragged import Flags
+from iscope.dump.where import Bound
 
 # Rows read at once, at most: it bounds the memory where a few rollouts are far longer than the file's average.
 MAX_ROWS = 1024
@@ -32,14 +35,20 @@ class RowSource(Protocol):
     def schema(self) -> pa.Schema:
         """Its columns, those of its folder names included."""
 
-    def read(self, columns: Mapping[str, str], anchor: str, batch_tokens: int) -> Iterator[dict[str, pa.Array]]:
-        """Yield its rows in order, about ``batch_tokens`` tokens at a time.
+    def read(
+        self, columns: Mapping[str, str], anchor: str, batch_tokens: int, wanted: Flags | None = None
+    ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield its rows in order, about ``batch_tokens`` tokens at a time, each time the number of the first row.
 
         Args:
             columns: key of the yielded arrays to column of the source.
             anchor: the list column (of the source) whose lengths decide how many rows are read at once.
             batch_tokens: tokens to aim at.
+            wanted: bool [rows], rows that must be read, others may be; None is all.
         """
+
+    def possible(self, bounds: Sequence[Bound]) -> Flags:
+        """Return bool [rows]: False for rows that are known not to meet all bounds, without reading any."""
 
 
 def rows_per_read(tokens: int, rows: int, batch_tokens: int) -> int:

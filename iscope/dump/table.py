@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +15,7 @@ from iscope.dump.resolve import is_list, missing_column, resolve
 from iscope.dump.schema import KEY, STRICT
 from iscope.dump.source import RowSource
 from iscope.dump.units import cast, unify
+from iscope.dump.where import Where
 from iscope.errors import DataError
 
 
@@ -25,11 +27,13 @@ class Block:
         file: the source's name.
         rows: int64 [N], the rows' numbers in it.
         arrays: Arrow arrays [N] by canonical (or carried) name.
+        start: rows of the sources before this one.
     """
 
     file: str
     rows: Int64s
     arrays: dict[str, pa.Array]
+    start: int = 0
 
     def __len__(self) -> int:
         """Return N, the number of rows."""
@@ -38,7 +42,30 @@ class Block:
     def filter(self, keep: Flags) -> Block:
         """Return the rows [M] whose flag is set."""
         flags = pa.array(keep)
-        return Block(self.file, self.rows[keep], {name: array.filter(flags) for name, array in self.arrays.items()})
+        arrays = {name: array.filter(flags) for name, array in self.arrays.items()}
+        return replace(self, rows=self.rows[keep], arrays=arrays)
+
+    def where(self, condition: Where | None) -> Block:
+        """Return the rows [M] that meet a condition."""
+        if condition is None:
+            return self
+        keep = condition.flags(self.frame(condition.columns))
+        return self if keep.all() else self.filter(keep)
+
+    def frame(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Return the rollout ids and some other columns, those it has, [N]."""
+        found = [pl.Series(name, self.arrays[name]) for name in columns if name in self.arrays and name != "rollout_id"]
+        return pl.DataFrame([pl.Series("rollout_id", self.ids()), *found])
+
+    def ids(self) -> pa.Array:
+        """Return String [N]: the rollout ids of the dump, and file#row where it has none."""
+        ids = self.arrays.get("rollout_id")
+        if ids is not None and ids.null_count == 0:
+            return ids
+        rows = pa.array(self.rows).cast(pa.large_string())
+        file, hash_sign = (pa.scalar(text, pa.large_string()) for text in (self.file, "#"))
+        default = pc.binary_join_element_wise(file, rows, hash_sign)
+        return default if ids is None else pc.coalesce(ids, default)
 
 
 @dataclass(frozen=True)
@@ -79,26 +106,50 @@ class Table:
         index = int(np.searchsorted(starts, row, side="right")) - 1
         return self.parts[index].source.name, row - int(starts[index])
 
-    def blocks(self, batch_tokens: int, only: Sequence[str] | None = None) -> Iterator[Block]:
+    def nothing(self) -> Block:
+        """Return a block of no rows that has every column."""
+        arrays = {name: pa.array([], kind) for name, kind in self.types.items()}
+        return Block("", np.zeros(0, dtype=np.int64), arrays)
+
+    def possible(self, where: Where, columns: Container[str]) -> Flags:
+        """Return bool [rows]: False for rows that are known not to meet a condition, by these columns alone."""
+        found = []
+        for part in self.parts:
+            bounds = where.bounds_of({name: own for name, own in part.columns.items() if name in columns})
+            found.append(part.source.possible(bounds) if bounds else np.ones(part.source.rows, dtype=np.bool_))
+        return np.concatenate([np.zeros(0, dtype=np.bool_), *found])
+
+    def blocks(
+        self,
+        batch_tokens: int,
+        only: Sequence[str] | None = None,
+        where: Where | None = None,
+        wanted: Flags | None = None,
+    ) -> Iterator[Block]:
         """Yield the rows in order, about ``batch_tokens`` tokens at a time.
 
         Args:
             batch_tokens: tokens to aim at.
             only: the columns to read; None reads all.
+            where: the rows to yield; None yields all.
+            wanted: bool [rows], rows that must be read, others may be; None is all.
 
         Raises:
             DataError: when lists of one row differ in length, or a file cannot be read.
         """
         types = {name: kind for name, kind in self.types.items() if only is None or name in only}
+        if wanted is None and where is not None and where.bounds:
+            wanted = self.possible(where, self.columns)
+        start = 0
         for part in self.parts:
-            wanted = {name: column for name, column in part.columns.items() if name in types}
-            first = 0
-            for arrays in part.source.read(wanted, part.columns[self.anchor], batch_tokens):
-                block = _block(part.source.name, first, arrays, types)
-                first += len(block)
+            columns = {name: column for name, column in part.columns.items() if name in types}
+            flags = None if wanted is None else wanted[start : start + part.source.rows]
+            for first, arrays in part.source.read(columns, part.columns[self.anchor], batch_tokens, flags):
+                block = replace(_block(part.source.name, first, arrays, types), start=start).where(where)
                 if len(block):
                     _check_lengths(block, self.anchor, part.columns)
                     yield block
+            start += part.source.rows
 
 
 def open_table(

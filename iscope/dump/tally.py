@@ -17,16 +17,23 @@ class Tally:
     """Counters, filled while the batches of a dump are consumed.
 
     Attributes:
-        rollouts_read: rollouts met, those left out included; of paired sides, distinct keys over all of them.
+        rollouts_read: rollouts asked for, those left out included; of paired sides, distinct keys over all of them.
+        not_selected: rollouts that were not asked for.
         excluded: rollouts left out, by reason.
         conflicts: rollouts on which the two sides disagree, by shared column.
         side_files: files read, by side.
     """
 
     rollouts_read: int = 0
+    not_selected: int = 0
     excluded: dict[str, int] = field(default_factory=dict)
     conflicts: dict[str, int] = field(default_factory=dict)
     side_files: dict[str, int] = field(default_factory=dict)
+
+    def deselect(self, rollouts: int) -> None:
+        """Count rollouts that were met but not asked for."""
+        self.rollouts_read -= rollouts
+        self.not_selected += rollouts
 
     def exclude(self, reason: str, rollouts: int) -> None:
         """Count rollouts that are left out."""

@@ -52,7 +52,8 @@ def test_the_report_goes_to_stdout_and_nothing_else(capfd: pytest.CaptureFixture
 def test_every_option_reaches_the_analysis(api: Api) -> None:
     words = "analyze --trainer t1 --trainer t2 --vllm v --current c --ref r --on uid --recipe none --by env --by step"
     more = "--columns trainer=x,inference=y --columns ref=z --precision float64 --unscored neutral --strict --ledger l"
-    assert run([*words.split(), "--recipe", "trl/token_mask:clip_min=0.5,clip_max=2", *more.split()]) == 0
+    words_with_spaces = ["--recipe", "trl/token_mask:clip_min=0.5,clip_max=2", "--where", "step >= 10"]
+    assert run([*words.split(), *words_with_spaces, *more.split()]) == 0
     assert api.calls == [
         (
             (),
@@ -64,6 +65,7 @@ def test_every_option_reaches_the_analysis(api: Api) -> None:
                 "on": "uid",
                 "recipes": ["none", "trl/token_mask:clip_min=0.5,clip_max=2"],
                 "by": ["env", "step"],
+                "where": "step >= 10",
                 "columns": {"trainer": "x", "inference": "y", "ref": "z"},
                 "precision": "float64",
                 "unscored": "neutral",

@@ -69,8 +69,8 @@ def test_help_of_a_command(command: str, columns: str) -> None:
 
 def test_analyze_help_is_in_groups_and_complete() -> None:
     text = iscope("analyze", "--help").stdout
-    options = "trainer vllm current ref on recipe by columns precision unscored strict ledger format output force quiet"
-    for option in (*options.split(), "verbose"):
+    options = "trainer vllm current ref on recipe by where columns precision unscored strict ledger format output force"
+    for option in (*options.split(), "quiet", "verbose"):
         assert f"--{option}" in text
     for title in ("Arguments:", "Two-sided dumps:", "What to look at:", "How to read values:", "Output:"):
         assert f"\n{title}\n" in text

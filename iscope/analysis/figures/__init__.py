@@ -7,7 +7,7 @@ from importlib import import_module
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figures
 
-MISMATCH = ("mismatch_kl", "differences", "ratios")
+MISMATCH = ("mismatch_kl", "differences", "ratios", "by_p", "lag")
 RECIPE = ("weights", "changes", "weight_ess", "gradient", "split_kl")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from iscope.analysis.numbers import NO_TOKENS, share
+from iscope.analysis.numbers import NO_TOKENS, Array, share
 from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures
+from iscope.recipes.model import Pair
 
 
 def figures(rows: Rows) -> Figures:
@@ -21,8 +22,11 @@ def figures(rows: Rows) -> Figures:
     }
 
 
-def abs_max(rows: Rows) -> Figure:
+def abs_max(rows: Rows, pair: Pair = Pair.TRAINER_INFERENCE) -> Figure:
     """Largest abs(d) of any scored token, nats."""
-    if not rows.rollouts:
-        return Figure.absent(NO_TOKENS)
-    return Figure(float(np.maximum(-rows.pair("log_ratio_min"), rows.pair("log_ratio_max")).max()))
+    return Figure(float(largest(rows, pair).max())) if rows.rollouts else Figure.absent(NO_TOKENS)
+
+
+def largest(rows: Rows, pair: Pair = Pair.TRAINER_INFERENCE) -> Array:
+    """Largest abs(d) of each rollout, nats."""
+    return np.maximum(-rows.pair("log_ratio_min", pair), rows.pair("log_ratio_max", pair))

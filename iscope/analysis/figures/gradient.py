@@ -99,9 +99,9 @@ def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -
     if not rows.kept.sum():
         return Figure.absent("everything was masked")
     if rows.recipe.loss.aggregation is Aggregation.TOKEN_MEAN:
-        between = math.log(float(rows.rows["loss_tokens"].sum()) / float(rows.kept.sum()))
+        between = math.log(rows.rows.batch_loss_tokens / int(rows.kept.sum()))
     else:
-        between = math.log(rows.rows.rollouts / int((rows.kept > 0).sum()))
+        between = math.log(rows.rows.batch_rollouts / int((rows.kept > 0).sum()))
     within = log_of(rows.rows["loss_tokens"] / np.maximum(rows.kept, 1)) if _is_rollout_mean(rows) else 0.0
     return _ratio(kept.shifted(within + between).total, base.total, empty)
 

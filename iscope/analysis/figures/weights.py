@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from iscope.analysis.figures.ratios import pair_moments, raw_ratio
 from iscope.analysis.numbers import effective_size, log_of
 from iscope.analysis.ratio_summary import rollout_summary, token_summary
@@ -40,6 +42,7 @@ def _applied(rows: RecipeRows) -> Figures:
     return token_summary(
         moments=rows.moments,
         log_range=(rows["log_weight_min"], rows["log_weight_max"]),
-        outside=int(rows["outside"].sum()),
+        outside=None if rows.recipe.weight.normalises else int(rows["outside"].sum()),
+        shift=-math.log(rows.mean_weight),
         counts=rows.rows.histograms.get(f"recipe{rows.index}"),
     )

@@ -11,6 +11,10 @@ from iscope.model import Figures
 FRAMEWORKS = {
     "trl": "iscope.analysis.frameworks.trl",
     "prime-rl": "iscope.analysis.frameworks.prime_rl",
+    "verl": "iscope.analysis.frameworks.verl",
+    "nemo-rl": "iscope.analysis.frameworks.nemo_rl",
+    "openrlhf": "iscope.analysis.frameworks.openrlhf",
+    "skyrl": "iscope.analysis.frameworks.skyrl",
 }
 
 

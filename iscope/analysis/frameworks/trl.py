@@ -1,4 +1,4 @@
-"""TRL's sampling/* metrics (TRL 1.16.0 grpo_trainer; the raw ratio and frac_modified as in its pull request 5243).
+"""TRL's metrics: sampling/* (TRL 1.16.0 grpo_trainer; the raw ratio and frac_modified as in its pull request 5243).
 
 TRL counts every loss token, a NaN logprob as ratio 1, and in the sequence modes every row, empty ones as ratio 1.
 One rank is assumed: TRL averages the means of its ranks.
@@ -10,18 +10,21 @@ import math
 
 import numpy as np
 
-from iscope.analysis.numbers import Array, figure, from_log, log_sum_exp, share
+from iscope.analysis.frameworks.trl_losses import loss_metrics
+from iscope.analysis.numbers import Array, figure, from_log, log_of, log_sum_exp, share
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figure, Figures
-from iscope.recipes.model import Level, Pair
+from iscope.recipes.model import Level, Pair, bound_value
+from iscope.recipes.trl import OFF_POLICY_MASK
 
 _PREFIX = "sampling/"
 _EMPTY = "no loss tokens"
+_MIXED = "off-policy masking rejected rollouts, whose token weights are not kept apart"
 _PAIR = Pair.TRAINER_INFERENCE
 
 
 def metrics(rows: RecipeRows) -> Figures:
-    """Every metric TRL logs for this correction; without a correction it logs the logprob differences only."""
+    """Every metric TRL logs for this correction and loss; without a correction no ratios."""
     named = {"sampling_logp_difference": _differences(rows.rows)}
     if rows.recipe.weight.level != Level.NONE:
         of_tokens = rows.recipe.weight.level == Level.TOKEN
@@ -30,7 +33,7 @@ def metrics(rows: RecipeRows) -> Figures:
     flat: Figures = {f"{_PREFIX}{name}/{stat}": value for name, stats in named.items() for stat, value in stats.items()}
     if rows.recipe.weight.level != Level.NONE:
         flat[f"{_PREFIX}frac_modified_importance_sampling_ratio"] = _modified(rows)
-    return flat
+    return flat | loss_metrics(rows)
 
 
 def _differences(rows: Rows) -> dict[str, Figure]:
@@ -55,6 +58,8 @@ def _token_ratios(rows: RecipeRows) -> tuple[dict[str, Figure], dict[str, Figure
         "mean": figure(float(rows["weight_sum"].sum()) / tokens),
         "max": from_log(float(rows["log_weight_max"][filled].max())),
     }
+    if _off_policy_rejected(rows).any():
+        applied = dict.fromkeys(applied, Figure.absent(_MIXED))
     raw = {
         "min": from_log(float(rows.rows.pair("log_ratio_min", _PAIR)[filled].min())),
         "mean": figure(rows.rows.pair_total("weight_sum", _PAIR) / tokens),
@@ -64,7 +69,29 @@ def _token_ratios(rows: RecipeRows) -> tuple[dict[str, Figure], dict[str, Figure
 
 
 def _sequence_ratios(rows: RecipeRows) -> tuple[dict[str, Figure], dict[str, Figure]]:
-    return _of_logs(rows["log_weight"]), _of_logs(rows.rows.log_ratio(Level.SEQUENCE, _PAIR))
+    return _of_logs(_frozen_log_weight(rows)), _of_logs(rows.rows.log_ratio(Level.SEQUENCE, _PAIR))
+
+
+def _frozen_log_weight(rows: RecipeRows) -> Array:
+    """Log of each rollout's weight as TRL logs it: before off-policy masking, which comes with the loss."""
+    rejected = _off_policy_rejected(rows)
+    if not rejected.any():
+        return rows["log_weight"]
+    rule, cut = rows.recipe.weight, rows["truncated"]
+    low, high = (log_of(np.array(bound_value(bound) or 0.0)) for bound in (rule.low, rule.high))
+    log = np.where(cut < 0, low, np.where(cut > 0, high, rows.rows.log_ratio(Level.SEQUENCE, _PAIR)))
+    for index, mask in enumerate(rows.recipe.filters):
+        if mask.name != OFF_POLICY_MASK:
+            log = np.where(rows[f"rejected{index}"] != 0, -np.inf, log)
+    return np.where(rejected, log, rows["log_weight"])
+
+
+def _off_policy_rejected(rows: RecipeRows) -> Array:
+    """Whether off-policy masking rejected each rollout."""
+    names = [rule.name for rule in rows.recipe.filters]
+    if OFF_POLICY_MASK not in names:
+        return np.zeros(rows.rows.rollouts, dtype=np.bool_)
+    return np.asarray(rows.rejected(names.index(OFF_POLICY_MASK))[1] > 0)
 
 
 def _of_logs(logs: Array) -> dict[str, Figure]:
@@ -79,8 +106,10 @@ def _of_logs(logs: Array) -> dict[str, Figure]:
 
 def _modified(rows: RecipeRows) -> Figure:
     """Share of loss tokens (token modes) or rows (sequence modes) whose final ratio differs from the raw one."""
+    if rows.per_token and _off_policy_rejected(rows).any():
+        return Figure.absent(_MIXED)
     if rows.per_token:
         return share(int(rows["modified"].sum()), rows.rows.tokens, _EMPTY)
     with np.errstate(over="ignore"):
-        final, raw = np.exp(rows["log_weight"]), np.exp(rows.rows.log_ratio(Level.SEQUENCE, _PAIR))
+        final, raw = np.exp(_frozen_log_weight(rows)), np.exp(rows.rows.log_ratio(Level.SEQUENCE, _PAIR))
     return share(int((final != raw).sum()), rows.rows.rollouts, "no rollouts")

@@ -10,9 +10,11 @@ from iscope.model import Report
 from iscope.render.strings import prose
 from iscope.render.terminal import head
 from iscope.render.terminal.breakdowns import breakdowns
+from iscope.render.terminal.by_p import by_p
 from iscope.render.terminal.findings import findings
 from iscope.render.terminal.framework import framework
 from iscope.render.terminal.head import verdict_line
+from iscope.render.terminal.lag import lag
 from iscope.render.terminal.mismatch import mismatch
 from iscope.render.terminal.page import to_str, wrap
 from iscope.render.terminal.recipes import recipes
@@ -38,6 +40,8 @@ def render(report: Report, *, width: int = 100, verbose: bool = False, color: bo
         head.assumptions(report, width),
         head.coverage(report, width, verbose=verbose),
         mismatch(report, width, verbose=verbose),
+        by_p(report, width),
+        lag(report, width, verbose=verbose),
         recipes(report, width, verbose=verbose),
         framework(report, width, verbose=verbose),
         breakdowns(report, width, verbose=verbose),

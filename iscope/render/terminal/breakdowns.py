@@ -8,16 +8,21 @@ from iscope.model import Figures, Node, Report
 from iscope.render.nodes import figure, scalars
 from iscope.render.numbers import count, number, percent
 from iscope.render.strings import clean, elide
-from iscope.render.terminal.page import wrap
+from iscope.render.terminal.labels import label
+from iscope.render.terminal.page import fold, wrap
 from iscope.render.terminal.table import Cell, Column, Form, Label, cell, table
 
-_ROWS = 24
-_NATS = "k1 = mean(-d), k3 = mean(exp(d)-1-d) and -log p (trainer): nats per scored token; max |d|: nats"
+_ROWS = 40
+_RECIPES = 5  # whose effective batch size is broken down when nobody asks for more
+_HEAD_WIDTH, _HEAD_LIMIT = 14, 70  # of a recipe's name above a column: cells a line, characters
+_NATS = "k3 = mean(exp(d)-1-d) and -log p (trainer): nats per scored token; max |d|: nats"
 _ESS = "ESS: (sum rho)^2 / sum rho^2 of the raw ratios, token over tokens, sequence exp(S) over rollouts, as a share"
+_EFFECTIVE = "effective rollouts: (sum g)^2 / sum g^2 over the row's rollouts, as in the table of recipes"
+_EXTRA = ("k1",)
 _KNOWN: dict[str, tuple[tuple[str, ...], Form, str | None]] = {
     "rollouts": (("rollouts",), count, None),
     "tokens": (("scored", "tokens"), count, None),
-    "k1": (("k1",), number, _NATS),
+    "k1": (("k1",), number, "k1 = mean(-d)"),
     "k3": (("k3",), number, _NATS),
     "abs_max": (("max", "|d|"), number, _NATS),
     "ess_token_fraction": (("ESS", "token"), percent, _ESS),
@@ -30,23 +35,65 @@ _KNOWN: dict[str, tuple[tuple[str, ...], Form, str | None]] = {
 
 
 def breakdowns(report: Report, width: int, *, verbose: bool) -> list[Text]:
-    """Return one table per column; of a long one the first and last rows unless ``verbose``."""
-    return [line for by, rows in report.breakdowns.items() for line in _breakdown(by, rows, width, verbose=verbose)]
+    """Return the tables of each key; of a long one the first and last rows unless ``verbose``.
+
+    ``p`` is left to the lines on the mismatch by p.
+    """
+    keys = [by for by in report.breakdowns if by != "p"]
+    return [line for by in keys for line in _breakdown(report, by, width, verbose=verbose)]
 
 
-def _breakdown(by: str, rows: list[Figures], width: int, *, verbose: bool) -> list[Text]:
-    name = elide(clean(by), 40)
+def _breakdown(report: Report, by: str, width: int, *, verbose: bool) -> list[Text]:
+    rows = report.breakdowns[by]
     shown = rows if verbose or len(rows) <= _ROWS else [*rows[: _ROWS // 2], *rows[-_ROWS // 2 :]]
     labels = [Label(_value(row.get("value"))) for row in shown]
     flat = [dict(scalars({key: node for key, node in row.items() if key != "value"})) for row in shown]
-    keys = dict.fromkeys(key for row in flat for key in row)
+    keys = [key for key in dict.fromkeys(key for row in flat for key in row) if verbose or key not in _EXTRA]
     columns = [_column(key, [row.get(key) for row in flat], verbose=verbose) for key in keys]
-    lines = table(f"BY {name}", labels, columns, width)
-    hidden = len(rows) - len(shown)
-    if hidden:
-        text = f"  {count(hidden)} of {count(len(rows))} rows in the middle not shown; --verbose shows them"
-        lines.extend(wrap(text, width, 4))
+    corner = f"BY {elide(clean(by), 40)}"
+    hidden = _hidden(len(rows), len(shown), width)
+    lines = table(corner, labels, columns, width) + hidden
+    effective = _effective(report, shown, verbose=verbose)
+    if effective:
+        lines += table(f"{corner}, effective rollouts", labels, effective, width) + hidden
     return lines
+
+
+def _hidden(rows: int, shown: int, width: int) -> list[Text]:
+    if rows == shown:
+        return []
+    text = f"{count(rows - shown)} of {count(rows)} rows in the middle not shown; --verbose and JSON have all"
+    return wrap(f"  {text}", width, 4)
+
+
+def _effective(report: Report, rows: list[Figures], *, verbose: bool) -> list[Column]:
+    """One column per recipe: the effective batch size of each row's rollouts.
+
+    Unless ``verbose`` only for the first recipes and those that the user named.
+    """
+    names = {
+        recipe.spec: label(recipe)
+        for place, recipe in enumerate(report.recipes)
+        if verbose or recipe.named or place < _RECIPES
+    }
+    by_spec: dict[str, list[Node]] = {}
+    for index, row in enumerate(rows):
+        for entry in _entries(row.get("recipes")):
+            nodes = by_spec.setdefault(str(entry.get("spec")), [None] * len(rows))
+            nodes[index] = entry.get("effective_batch_size")
+    return [
+        Column(_head(names[spec]), [cell(node, number) for node in nodes], _EFFECTIVE)
+        for spec, nodes in by_spec.items()
+        if spec in names
+    ]
+
+
+def _head(name: str) -> tuple[str, ...]:
+    return tuple(fold(elide(clean(name), _HEAD_LIMIT), _HEAD_WIDTH))
+
+
+def _entries(node: Node) -> list[Figures]:
+    return [entry for entry in node if isinstance(entry, dict)] if isinstance(node, list) else []
 
 
 def _column(key: str, nodes: list[Node], *, verbose: bool) -> Column:

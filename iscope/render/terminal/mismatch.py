@@ -39,6 +39,7 @@ _NAMES = {
     "gap": _Name("median |d|/(1-q)", "nats"),
     "variance_ratio": _Name("variance ratio of sums to tokens"),
 }
+_ELSEWHERE = ("ratio", "by_p", "lag")  # in tables and lines of their own
 _LEVELS = {"token": "token exp(d)", "sequence": "sequence exp(S)", "geometric": "geometric exp(G)"}
 _RATIO: tuple[tuple[str, str, Form, bool], ...] = (
     ("min", "min", number, False),
@@ -79,7 +80,7 @@ def mismatch(report: Report, width: int, *, verbose: bool) -> list[Text]:
 
 
 def _estimators(report: Report) -> Iterator[tuple[_Name, Node]]:
-    found = {name: node for name, node in report.mismatch.items() if name != "ratio"}
+    found = {name: node for name, node in report.mismatch.items() if name not in _ELSEWHERE}
     known = [name for name in _NAMES if name in found]
     flat = dict(scalars(found))
     for name in [*known, *(name for name in flat if name not in _NAMES)]:

@@ -1,0 +1,32 @@
+"""verl's metrics of its policy losses (verl 0.9.1, trainer/ppo/core_algos.py): actor/*, over the remaining mask."""
+
+from __future__ import annotations
+
+from iscope.analysis.frameworks.verl_shared import EPSILON, Metrics
+from iscope.analysis.rows import RecipeRows
+
+# By loss type, the flags that pg_clipfrac and pg_clipfrac_lower count; an empty tuple is a 0 that verl logs.
+_CLIPPED = {
+    "clipped_surrogate": (("clipped_low", "clipped_high"), ("dual_clipped",)),
+    "clipped_weight": (("clipped_low", "clipped_high"), ("dual_clipped",)),
+    "dppo": (("diverged",), ("truncated",)),
+    "sapo": ((), ()),
+    "geo_mean": (("cut_positive",), ("cut_negative",)),
+    "cispo": (("limited",), ()),
+}
+
+
+def loss_metrics(rows: RecipeRows) -> Metrics:
+    """actor/ppo_kl, and pg_clipfrac and pg_clipfrac_lower of the losses that have them; all take current logprobs."""
+    if not _has(rows, "loss.lag"):
+        return
+    dropped = int(rows["logged.dropped"].sum()) if _has(rows, "logged.dropped") else 0
+    tokens = rows.rows.tokens - dropped + EPSILON
+    yield "actor/ppo_kl", float(rows["loss.lag"].sum()) / tokens
+    flags = _CLIPPED.get(rows.recipe.loss.type, ())
+    for name, counted in zip(("pg_clipfrac", "pg_clipfrac_lower"), flags, strict=False):
+        yield f"actor/{name}", sum(int(rows[f"loss.{flag}"].sum()) for flag in counted if _has(rows, f"loss.{flag}")) / tokens
+
+
+def _has(rows: RecipeRows, name: str) -> bool:
+    return f"recipe{rows.index}:{name}" in rows.rows
