@@ -11,7 +11,7 @@ from torch import Tensor
 from iscope.ledger.gradient import by_sign, can_differentiate
 from iscope.ledger.plan import Plan
 from iscope.recipes.model import Loss, Pair
-from iscope.replay.losses import base_coefficient
+from iscope.replay.losses import base_coefficient, is_plain
 from iscope.replay.segments import Segments
 from iscope.replay.view import TokenView
 
@@ -105,7 +105,7 @@ def _gradients(
     block: TokenView, base: Loss, index: int, outside: Tensor, excess: dict[Pair, Tensor]
 ) -> dict[tuple[int, Pair | None], Columns]:
     """Gradient of the uncorrected loss, and of the one weighted with each pair's ratio."""
-    plain = base.type != "clipped_surrogate" or block.current is None
+    plain = is_plain(block, base)
     if plain and base.signal == "advantage" and not block.advantage_per_token:
         size = block.uncertainty
     else:

@@ -43,7 +43,7 @@ def measure_by_p(view: TokenView) -> tuple[dict[str, Tensor], Counts]:
         if name == "gradient" and view.advantage is not None and not view.advantage_per_token:
             table = table * view.advantage.abs().unsqueeze(1)
         columns |= {f"p{index}:{name}": table[:, index].contiguous() for index in range(BUCKETS)}
-    return columns, _gaps(view, magnitude)
+    return columns, _gaps(view)
 
 
 def _keys(view: TokenView) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -57,8 +57,12 @@ def _keys(view: TokenView) -> np.ndarray[Any, np.dtype[np.int64]]:
     return key
 
 
-def _gaps(view: TokenView, magnitude: Tensor) -> Counts:
-    """Histogram of abs(d) / (1 - q) over the tokens that are not certain."""
-    uncertain = np.flatnonzero(view.inference.numpy() < math.log(_GAP_BELOW))
-    one_minus_q = -np.expm1(view.inference.numpy()[uncertain].astype(np.float64))
-    return histogram.count(histogram.bin_of(torch.from_numpy(magnitude.numpy()[uncertain] / one_minus_q)))
+def _gaps(view: TokenView) -> Counts:
+    """Histogram of abs(d) / (1 - q) over the tokens that are not certain; float32 is finer than its bins."""
+    inference = view.inference.numpy()
+    gap = view.log_ratio(Pair.TRAINER_INFERENCE).abs() / torch.from_numpy(-np.expm1(inference))
+    bins = histogram.bin_of(gap)
+    bins[torch.from_numpy(inference >= math.log(_GAP_BELOW))] = histogram.ZERO_WEIGHT
+    counts = histogram.count(bins)
+    counts[histogram.ZERO_WEIGHT] = 0
+    return counts

@@ -79,7 +79,7 @@ def measure_recipe(split: Split, recipe: BoundRecipe, base: int) -> tuple[Column
         return _rollout_columns(correction), None
     keep = correction.keep(rest)
     log, excess = _applied(rest, correction, keep)
-    inside = _inside(split.bulk, recipe, correction, rest.resolve(recipe.weight.pair))
+    inside = _inside(split.bulk, correction, rest.resolve(recipe.weight.pair))
     columns = _weight_columns(rest.segments, inside, log, excess)
     columns |= _decision_columns(split, recipe, correction, keep)
     if can_differentiate(rest, recipe.loss):
@@ -94,7 +94,8 @@ def _rollout_columns(correction: Correction) -> Columns:
         log = log.masked_fill(~correction.keep_rollout, float("-inf"))
     columns = {"log_weight": log, "truncated": weight.high.to(torch.int8) - weight.low.to(torch.int8)}
     for index, rejection in enumerate(correction.rejections):
-        columns[f"rejected{index}"] = rejection.high.to(torch.int8) - rejection.low.to(torch.int8)
+        low, high = rejection.low.to(torch.int8), rejection.high.to(torch.int8)
+        columns[f"rejected{index}"] = high - low + 2 * (high & low)
     if correction.keep_rollout is not None:
         columns["kept"] = correction.keep_rollout
     return columns
@@ -108,7 +109,7 @@ def _applied(rest: TokenView, correction: Correction, keep: Tensor) -> tuple[Ten
     return log.masked_fill(~keep, float("-inf")), excess.masked_fill(~keep, -1.0)
 
 
-def _inside(bulk: Bulk, recipe: BoundRecipe, correction: Correction, pair: Pair) -> Columns:
+def _inside(bulk: Bulk, correction: Correction, pair: Pair) -> Columns:
     """Sums of the applied weights over the tokens inside the screen, where only a rollout's fate matters."""
     n = bulk.n
     if correction.weight.per_token:

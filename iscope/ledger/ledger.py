@@ -101,19 +101,25 @@ class LedgerBuilder:
 
 def _described(batch: RolloutBatch, plan: Plan) -> pl.DataFrame:
     """The rollout columns of a batch in the ledger's types: counts and ids as they are, versions as numbers."""
-    wanted = ["rollout_id", *ROLLOUT_COLUMNS, *plan.carry]
-    columns = {name: _plain(batch.columns[name]) for name in wanted if name in batch.columns}
+    wanted = dict.fromkeys(["rollout_id", *ROLLOUT_COLUMNS, *plan.carry])
+    parts = [part for name in wanted if name in batch.columns for part in _plain(batch.columns[name])]
+    columns = {part.name: part for part in parts}
     if batch.advantage is not None and not batch.advantage_per_token:
         columns["advantage"] = pl.Series("advantage", batch.advantage.numpy())
     return pl.DataFrame(list(columns.values()))
 
 
-def _plain(series: pl.Series) -> pl.Series:
-    if series.dtype.is_nested():
-        return series.list.mean()
+def _plain(series: pl.Series) -> list[pl.Series]:
+    """A list per rollout (the version of each token) becomes its mean, with ``_min`` and ``_max`` beside it."""
+    if isinstance(series.dtype, pl.Array):
+        series = series.arr.to_list()
+    if isinstance(series.dtype, pl.List):
+        lists = series.cast(pl.List(pl.Float64), strict=False).list
+        reduced = {"": lists.mean(), "_min": lists.min(), "_max": lists.max()}
+        return [values.alias(series.name + suffix) for suffix, values in reduced.items()]
     if series.dtype.is_integer():
-        return series.cast(pl.Int64)
-    return series.cast(pl.Float64) if series.dtype.is_float() else series.cast(pl.String)
+        return [series.cast(pl.Int64)]
+    return [series.cast(pl.Float64 if series.dtype.is_float() else pl.String)]
 
 
 def _frame(measured: Measured) -> list[pl.Series]:

@@ -13,15 +13,18 @@ from iscope.ledger import histogram
 from iscope.ledger.bulk import Bulk, join, measure_bulk, nothing
 from iscope.ledger.by_p import measure_by_p
 from iscope.ledger.columns import Columns, Split, measure_pair, measure_recipe
+from iscope.ledger.framework_columns import measure_frameworks
 from iscope.ledger.gradient import by_sign, can_replay
 from iscope.ledger.histogram import Counts
+from iscope.ledger.logged import measure_logged
+from iscope.ledger.loss_columns import measure_loss
 from iscope.ledger.plan import Plan
 from iscope.ledger.screen import Screen, pairs_to_screen, screen_of
 from iscope.recipes.model import Pair
 from iscope.replay.losses import base_coefficient
 from iscope.replay.segments import Segments
 from iscope.replay.usable import Usable, usable
-from iscope.replay.view import TokenView, token_view
+from iscope.replay.view import TokenView, scored_view, token_view
 from iscope.rollouts import RolloutBatch
 
 # Tokens of a block: its float64 columns stay in a core's cache from one operation to the next.
@@ -52,7 +55,7 @@ class Measured:
 def measure(batch: RolloutBatch, plan: Plan) -> Measured:
     """Measure everything the plan asks for; each rollout's row depends on its own tokens only."""
     found = usable(batch)
-    view = _view(batch, found, plan)
+    view, _ = scored_view(batch, found, plan.unscored)
     measured, histograms = _measure_view(view, plan)
     columns = _token_counts(batch, found, view) | measured
     trained_rows = (columns["loss_tokens"] != columns["usable_tokens"]).nonzero().squeeze(1)
@@ -60,13 +63,6 @@ def measure(batch: RolloutBatch, plan: Plan) -> Measured:
     if trained_rows.numel():
         trained = _trained(batch, plan, trained_rows)
     return Measured(columns, trained, trained_rows, histograms, found.unscored, found.rounded_positive)
-
-
-def _view(batch: RolloutBatch, found: Usable, plan: Plan) -> TokenView:
-    if plan.unscored == "neutral" and found.unscored:
-        unusable = ~found.scored if batch.loss_mask is None else batch.loss_mask & ~found.scored  # type: ignore[operator]
-        return token_view(batch, batch.loss_mask, "neutral", unusable)
-    return token_view(batch, found.scored)
 
 
 def _token_counts(batch: RolloutBatch, found: Usable, view: TokenView) -> Columns:
@@ -98,12 +94,14 @@ def _measure_view(view: TokenView, plan: Plan) -> tuple[Columns, dict[str, Count
     dense = Split(nothing(view.segments.rows, split.bulk), view, raw)
     for pair in pairs:
         columns |= {f"{pair}:{name}": values for name, values in measure_pair(split, pair).items()}
+    columns |= measure_frameworks(view, plan)
     for index in range(len(plan.bases)):
         if (index, None) in split.bulk.gradients:
             columns |= {f"base{index}:{name}": values for name, values in _base(split, plan, index).items()}
     for index, recipe in enumerate(plan.recipes):
         if can_replay(view, recipe):
             measured, applied = measure_recipe(dense if index in screen.dense else split, recipe, plan.base_of(recipe))
+            measured |= measure_loss(view, recipe) | measure_logged(view, recipe)
             columns |= {f"recipe{index}:{name}": values for name, values in measured.items()}
             if applied is not None:
                 counts[f"recipe{index}"] = applied

@@ -13,10 +13,19 @@ ROLLOUT_COLUMNS = ("group_id", "step", "policy_version", "trainer_version", "adv
 
 
 def base_loss(recipe: BoundRecipe) -> Loss:
-    """Return what is left of a recipe's loss at weight 1: only the trainer's own clipping makes a difference."""
+    """Return what is left of a recipe's loss at weight 1: what it makes of the trainer's own ratio."""
     loss = recipe.loss
-    if loss.type == "clipped_surrogate":
-        return replace(loss, penalty=None, aggregation=Loss().aggregation)
+    if loss.uses_ratio:
+        plain = Loss()
+        return replace(
+            loss,
+            penalty=None,
+            aggregation=plain.aggregation,
+            norm_length=None,
+            batch_size=None,
+            counts=plain.counts,
+            counts_dropped=False,
+        )
     return Loss(signal=loss.signal, advantage_scale=loss.advantage_scale)
 
 

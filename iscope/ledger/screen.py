@@ -53,7 +53,11 @@ def screen_of(plan: Plan) -> Screen:
 
 def quiet_band(recipe: BoundRecipe) -> tuple[float, float] | None:
     """Log-ratios at which the recipe neither cuts nor rejects a token; None where there is no such band."""
-    if not recipe.loss.linear_in_weight or any(rule.sees == "survivors" for rule in recipe.filters):
+    loss = recipe.loss
+    rules = [rule for rule in recipe.filters if rule.reduction is not Reduction.TOKEN]
+    weight = () if recipe.weight.level is Level.TOKEN else (recipe.weight,)
+    survivors = any(rule.sees == "survivors" for rule in (*weight, *rules))
+    if not loss.linear_in_weight or loss.couples_tokens or survivors:
         return None
     bands = [_weight_band(recipe), _loss_band(recipe.loss)]
     for rule in recipe.filters:

@@ -14,6 +14,7 @@ from typing import Any
 from iscope.errors import UsageError
 from iscope.recipes.model import (
     BoundRecipe,
+    ByOption,
     Constraint,
     Filter,
     Framework,
@@ -21,10 +22,12 @@ from iscope.recipes.model import (
     Loss,
     Option,
     Recipe,
+    Reduction,
     Ref,
     WeightRule,
 )
-from iscope.recipes.options import Value, check_value, find_option, read_value, spell
+from iscope.recipes.lists import LIST_KINDS, listed_filters, part_of
+from iscope.recipes.options import Value, check_value, find_option, is_set, read_value, spell
 from iscope.recipes.registry import find
 
 
@@ -71,8 +74,22 @@ def bind(row: Recipe, framework: Framework, options: Mapping[str, object]) -> Bo
 
 def describe(constraint: Constraint) -> str:
     """Return a constraint in words, without a full stop."""
+    if constraint.when is not None:
+        name, value = constraint.when
+        return f"with {name}={spell(value)} {describe(dataclasses.replace(constraint, when=None))}"
+    named = " and ".join(constraint.options)
     if constraint.kind == "any":
-        return f"at least one of {' and '.join(constraint.options)} must be set"
+        return f"{named} must be set" if len(constraint.options) == 1 else f"at least one of {named} must be set"
+    if constraint.kind == "positive":
+        return f"{named} must be above 0"
+    if constraint.kind == "above_one":
+        return f"{named} must be above 1"
+    if constraint.kind == "not":
+        return f"{named} must not be {spell(constraint.value)}"
+    if constraint.kind == "exclusive":
+        return f"only one of {named} may be set"
+    if constraint.kind == "needs":
+        return " needs ".join(constraint.options)
     low, high = constraint.options
     return f"{low} must {'be below' if constraint.kind == 'less' else 'not exceed'} {high}"
 
@@ -80,16 +97,22 @@ def describe(constraint: Constraint) -> str:
 def _read(row: Recipe, framework: Framework, text: str) -> Iterator[_Given]:
     """Yield the options of ``a,b,name=c``."""
     known = (*row.options, *framework.loss_options)
-    named = False
+    named, found = False, list[tuple[Option, str, str]]()
     for position, piece in enumerate(piece.strip() for piece in text.split(",")):
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not piece:
             raise UsageError(f"{row.name}: there is an empty option in {text!r}; separate options with one comma.")
+        if not equals and named and found[-1][0].kind in LIST_KINDS:
+            option, before, how = found[-1]
+            found[-1] = option, f"{before},{piece}", how
+            continue
         if not equals and named:
             raise UsageError(f"{row.name}: {piece!r} follows a named option; write it as option=value.")
         named = bool(equals)
         option = find_option(row.name, known, name) if named else _positional(row, position, piece)
-        yield _Given(option, read_value(option, value if named else piece), f"as {name}" if named else "by position")
+        found.append((option, value, f"as {name}") if named else (option, piece, "by position"))
+    for option, value, how in found:
+        yield _Given(option, read_value(option, value), how)
 
 
 def _positional(row: Recipe, position: int, piece: str) -> Option:
@@ -109,19 +132,25 @@ def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRe
             raise UsageError(f"{row.name}: {short} is given twice, {said[short]} and {item.how}.")
         said[short] = item.how
         values[short] = check_value(row.name, item.option, item.value)
-    for constraint in row.constraints:
+    for constraint in (*row.constraints, *framework.constraints):
         _check(row.name, constraint, values, said)
-    weight = _fill(_weight_rule(row, values), values)
-    filters: list[Filter] = [_fill(rule, values) for rule in row.filters]
+    rule = _weight_rule(row, values)
+    filled: list[Filter | None] = [_fill(rule, values) for rule in row.filters]
+    listed = () if row.filter_list is None else listed_filters(row.name, row.filter_list, values)
+    filters = _in_force([*filled, *listed])
+    weight = _seen(_fill(rule, values), filters)
+    loss = row.loss or _loss_of_type(framework, values)
+    read = {"loss_type", *_references((rule, row.filters, loss), values)}
     return BoundRecipe(
         name=row.name,
         framework=framework.name,
         spec=_spec(row, framework, values),
         options=values,
-        weight=dataclasses.replace(weight, level=Level(weight.level)),
-        filters=tuple(rule for rule in filters if rule.low is not None or rule.high is not None),
-        loss=_fill(row.loss or _loss_of_type(framework, values), values),
+        weight=dataclasses.replace(weight, level=Level(str(weight.level))),
+        filters=filters,
+        loss=_fill(loss, values),
         row=row,
+        unused=tuple(option.short for option in _changed(framework, values) if option.short not in read),
     )
 
 
@@ -137,33 +166,110 @@ def _loss_of_type(framework: Framework, values: Mapping[str, Value]) -> Loss:
 
 
 def _check(recipe: str, constraint: Constraint, values: Mapping[str, Value], said: Mapping[str, str]) -> None:
-    numbers = [value for name in constraint.options if isinstance(value := values[name], int | float)]
-    if constraint.kind == "any":
-        if not numbers:
-            raise UsageError(f"{recipe}: {describe(constraint)}, but all are none.")
+    if constraint.when is not None and values[constraint.when[0]] != constraint.when[1]:
         return
-    if len(numbers) < 2 or numbers[0] < numbers[1] or (constraint.kind == "at_most" and numbers[0] == numbers[1]):
-        return
-    found = (
-        f"{name} is {spell(values[name])}" + ("" if name in said else " by default") for name in constraint.options
-    )
-    raise UsageError(f"{recipe}: {describe(constraint)}, but {' and '.join(found)}.")
+    given = {name: values[name] for name in constraint.options}
+    numbers = {name: value for name, value in given.items() if isinstance(value, int | float)}
+    match constraint.kind:
+        case "any":
+            if not numbers:
+                raise UsageError(f"{recipe}: {describe(constraint)}, but {'it is' if len(given) == 1 else 'all are'} none.")
+            return
+        case "positive":
+            broken = [name for name, number in numbers.items() if number <= 0]
+        case "above_one":
+            broken = [name for name, number in numbers.items() if number <= 1]
+        case "not":
+            broken = [name for name, value in given.items() if value == constraint.value]
+        case "exclusive" | "needs":
+            broken = _clashing(constraint, [name for name, value in given.items() if is_set(value)])
+        case _:
+            broken = _out_of_order(constraint, numbers)
+    if broken:
+        found = (f"{name} is {spell(values[name])}" + ("" if name in said else " by default") for name in broken)
+        remedy = f"; {constraint.remedy}" if constraint.remedy else ""
+        raise UsageError(f"{recipe}: {describe(constraint)}, but {' and '.join(found)}{remedy}.")
+
+
+def _clashing(constraint: Constraint, found: list[str]) -> list[str]:
+    if constraint.kind == "exclusive":
+        return found if len(found) > 1 else []
+    return list(constraint.options) if found == [constraint.options[0]] else []
+
+
+def _out_of_order(constraint: Constraint, numbers: Mapping[str, float]) -> list[str]:
+    if len(numbers) < len(constraint.options):
+        return []
+    low, high = numbers.values()
+    fine = low <= high if constraint.kind == "at_most" else low < high
+    return [] if fine else list(numbers)
+
+
+def _in_force(rules: Iterable[Filter | None]) -> tuple[Filter, ...]:
+    """The filters that have a bound; nothing comes before the first, so it sees the loss mask as it came."""
+    filters = [rule for rule in rules if rule is not None and (rule.low is not None or rule.high is not None)]
+    if not filters:
+        return ()
+    return (dataclasses.replace(filters[0], sees="original"), *filters[1:])
+
+
+def _seen(weight: WeightRule, filters: Iterable[Filter]) -> WeightRule:
+    """The weight rule; where no filter tests single tokens, it sees the loss mask as it came."""
+    tested = any(rule.reduction is Reduction.TOKEN for rule in filters)
+    return weight if tested else dataclasses.replace(weight, sees="original")
+
+
+def _references(node: Any, values: Mapping[str, Value]) -> set[str]:
+    """Options that a tree of dataclasses and tuples names, of its alternatives those in force only."""
+    if isinstance(node, ByOption):
+        return {node.option, *_references(_part(node, values), values)}
+    if isinstance(node, Ref):
+        otherwise = {node.otherwise} if isinstance(node.otherwise, str) else _references(node.otherwise, values)
+        return {node.option, *otherwise}
+    if isinstance(node, tuple):
+        return set().union(*(_references(part, values) for part in node))
+    if dataclasses.is_dataclass(node):
+        return set().union(*(_references(getattr(node, part.name), values) for part in dataclasses.fields(node)))
+    return set()
 
 
 def _fill(node: Any, values: Mapping[str, Value]) -> Any:
-    """Replace every ``Ref`` in a tree of dataclasses by the value of its option."""
+    """Replace every ``Ref`` and ``ByOption`` in a tree of dataclasses by what its option gives."""
+    if isinstance(node, ByOption):
+        return _fill(_part(node, values), values)
     if isinstance(node, Ref):
-        value = values[node.option]
-        if value is None and node.otherwise is not None:
-            value = values[node.otherwise]
-        return value * node.scale + node.offset if isinstance(value, float) else value
+        return _value(node, values)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         parts = {part.name: _fill(getattr(node, part.name), values) for part in dataclasses.fields(node)}
         return dataclasses.replace(node, **parts)
     return node
 
 
+def _part(node: ByOption, values: Mapping[str, Value]) -> Any:
+    value, parts = values[node.option], dict(node.parts)
+    return parts[value] if value in parts or node.otherwise is None else node.otherwise
+
+
+def _value(ref: Ref, values: Mapping[str, Value]) -> Value:
+    value, otherwise = values[ref.option], ref.otherwise
+    if value is None and isinstance(otherwise, Ref):
+        return _value(otherwise, values)
+    if value is None and isinstance(otherwise, str):
+        value = values[otherwise]
+    if ref.part is not None:
+        value = part_of(value, ref.part)
+    if not isinstance(value, float):
+        return value
+    return (1 / value if ref.reciprocal else value) * ref.scale + ref.offset
+
+
+def _changed(framework: Framework, values: Mapping[str, Value]) -> list[Option]:
+    """Loss options away from their default."""
+    return [option for option in framework.loss_options if values[option.short] != option.default]
+
+
 def _spec(row: Recipe, framework: Framework, values: Mapping[str, Value]) -> str:
-    changed = (option for option in framework.loss_options if values[option.short] != option.default)
-    shown = ",".join(f"{option.short}={spell(values[option.short])}" for option in (*row.options, *changed))
+    shown = ",".join(
+        f"{option.short}={spell(values[option.short])}" for option in (*row.options, *_changed(framework, values))
+    )
     return f"{row.name}:{shown}" if shown else row.name

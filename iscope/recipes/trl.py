@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from iscope.recipes.model import Constraint, Filter, Framework, Level, Loss, Option, Recipe, Reduction, Ref, WeightRule
+from iscope.recipes.model import (
+    Constraint,
+    Filter,
+    Framework,
+    Level,
+    Option,
+    Pair,
+    Quantity,
+    Recipe,
+    Reduction,
+    Ref,
+    Signs,
+    WeightRule,
+)
+from iscope.recipes.trl_losses import CONSTRAINTS, LOSS_OPTIONS, LOSSES
 
 _CLIP_MIN = Option(
     name="vllm_importance_sampling_clip_min",
@@ -23,39 +37,23 @@ _CLIP_MAX = Option(
     nullable=True,
 )
 _BOUNDS = (_CLIP_MIN, _CLIP_MAX)
-_LOSS_TYPE = Option(
-    name="loss_type",
-    short="loss_type",
-    kind="choice",
-    default="dapo",
-    doc="The loss; dapo is the PPO surrogate over current/trainer, summed and divided by the batch's loss tokens.",
-    choices=("dapo",),
-)
-
-_EPSILON = Option(
-    name="epsilon",
-    short="epsilon",
-    kind="float",
-    default=0.2,
-    doc="Clipping of current/trainer: below 1 - epsilon a token with A < 0 has no gradient.",
-)
-_EPSILON_HIGH = Option(
-    name="epsilon_high",
-    short="epsilon_high",
-    kind="float",
-    default=None,
-    doc="Above 1 + epsilon_high a token with A > 0 has no gradient; none is epsilon.",
-    nullable=True,
-)
-_DAPO = Loss(
-    "clipped_surrogate",
-    low=Ref("epsilon", scale=-1.0, offset=1.0),
-    high=Ref("epsilon_high", offset=1.0, otherwise="epsilon"),
-)
-
 _LOW, _HIGH = Ref("clip_min"), Ref("clip_max")
 _ORDERED = Constraint("less", ("clip_min", "clip_max"))
 _SOME_BOUND = Constraint("any", ("clip_min", "clip_max"))
+_NO_VESPO = Constraint("not", ("loss_type",), "vespo", "TRL takes it with token_mask and token_truncate only")
+
+OFF_POLICY_MASK = "off_policy_mask"
+# Off-policy sequence masking, whatever the correction; the KL term stays.
+_OPSM = Filter(
+    OFF_POLICY_MASK,
+    Quantity.K1,
+    Reduction.MEAN,
+    high=Ref("off_policy_mask_threshold"),
+    pair=Pair.CURRENT_INFERENCE,
+    space="plain",
+    high_signs=Signs.NEGATIVE,
+    acts_on="rollout",
+)
 
 _TOKEN_RATIO = "rho_t = exp(trainer_t - inference_t)"
 _SEQUENCE_RATIO = "rho = exp(sum_t (trainer_t - inference_t)), over the rollout's loss tokens"
@@ -104,6 +102,7 @@ _RECIPES = (
         summary="No correction of the engine mismatch.",
         formula="w_t = 1",
         source=_source("vllm_importance_sampling_correction=False"),
+        filters=(_OPSM,),
         notes=("The trainer's own ratio, current over trainer, still applies inside the loss.",),
     ),
     Recipe(
@@ -113,6 +112,7 @@ _RECIPES = (
         source=_mode("token_truncate"),
         options=_BOUNDS,
         weight=WeightRule(Level.TOKEN, low=_LOW, high=_HIGH),
+        filters=(_OPSM,),
         constraints=(_ORDERED, _SOME_BOUND),
         notes=(_FROZEN, _UNSCORED, _HISTORY),
     ),
@@ -123,7 +123,7 @@ _RECIPES = (
         source=_mode("token_mask"),
         options=_BOUNDS,
         weight=WeightRule(Level.TOKEN),
-        filters=(Filter("token_mask", low=_LOW, high=_HIGH),),
+        filters=(Filter("token_mask", low=_LOW, high=_HIGH), _OPSM),
         constraints=(_ORDERED,),
         notes=(_KEPT_RATIO, _DENOMINATOR, _LOGGED, _FROZEN, _UNSCORED),
     ),
@@ -134,7 +134,8 @@ _RECIPES = (
         source=_mode("sequence_truncate"),
         options=_BOUNDS,
         weight=WeightRule(Level.SEQUENCE, low=_LOW, high=_HIGH),
-        constraints=(_ORDERED, _SOME_BOUND),
+        filters=(_OPSM,),
+        constraints=(_ORDERED, _SOME_BOUND, _NO_VESPO),
         notes=(_PRODUCT, _NEAR_ZERO, _PER_ROLLOUT, _FROZEN, _UNSCORED),
     ),
     Recipe(
@@ -144,8 +145,8 @@ _RECIPES = (
         source=_mode("sequence_mask"),
         options=_BOUNDS,
         weight=WeightRule(Level.SEQUENCE),
-        filters=(Filter("sequence_mask", reduction=Reduction.SUM, low=_LOW, high=_HIGH, acts_on="rollout"),),
-        constraints=(_ORDERED,),
+        filters=(Filter("sequence_mask", reduction=Reduction.SUM, low=_LOW, high=_HIGH, acts_on="rollout"), _OPSM),
+        constraints=(_ORDERED, _NO_VESPO),
         notes=(
             _DEFAULT_MODE,
             _PRODUCT,
@@ -165,6 +166,7 @@ FRAMEWORK = Framework(
     title="TRL",
     version="1.16.0",
     recipes=_RECIPES,
-    loss_options=(_LOSS_TYPE, _EPSILON, _EPSILON_HIGH),
-    losses=(("dapo", _DAPO),),
+    loss_options=LOSS_OPTIONS,
+    losses=LOSSES,
+    constraints=CONSTRAINTS,
 )

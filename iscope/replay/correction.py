@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from iscope.recipes.model import BoundRecipe
+from iscope.recipes.model import BoundRecipe, Reduction
 from iscope.replay.filters import Rejection, reject
 from iscope.replay.view import TokenView
 from iscope.replay.weights import Weight, weigh
@@ -45,10 +45,17 @@ class Correction:
         keep = view.segments.expand(self.keep_rollout)
         return keep if self.keep_token is None else keep & self.keep_token
 
+    def token_weight(self, view: TokenView) -> Tensor:
+        """Float64 [P], the weight of each token, 0 where it was rejected by itself; rejected rollouts keep theirs."""
+        log = self.weight.log if self.weight.per_token else view.segments.expand(self.weight.log)
+        return log.exp() if self.keep_token is None else log.exp().masked_fill_(~self.keep_token, 0.0)
+
     def applied_weight(self, view: TokenView) -> Tensor:
         """Float64 [P], the weight of each token, 0 where it or its rollout was rejected."""
-        log = self.weight.log if self.weight.per_token else view.segments.expand(self.weight.log)
-        return log.exp().masked_fill_(~self.keep(view), 0.0)
+        weight = self.token_weight(view)
+        if self.keep_rollout is None:
+            return weight
+        return weight.masked_fill_(~view.segments.expand(self.keep_rollout), 0.0)
 
 
 def correct(view: TokenView, recipe: BoundRecipe) -> Correction:
@@ -56,12 +63,34 @@ def correct(view: TokenView, recipe: BoundRecipe) -> Correction:
     token: Tensor | None = None
     rollout: Tensor | None = None
     rejections = []
+    tested: Tensor | None = None
     for rule in recipe.filters:
-        rejection = reject(view, rule, token if rule.sees == "survivors" else None)
+        rejection = reject(view, rule, _alive(view, token, rollout) if rule.sees == "survivors" else None)
         rejections.append(rejection)
         kept = ~rejection.out
         if rejection.per_token:
             token = kept if token is None else token & kept
         else:
             rollout = kept if rollout is None else rollout & kept
-    return Correction(weigh(view, recipe.weight), tuple(rejections), token, rollout)
+        if recipe.weight.sees == "survivors" and rule.reduction is Reduction.TOKEN:
+            tested = _alive(view, token, rollout)
+    return Correction(weigh(view, recipe.weight, tested), tuple(rejections), token, rollout)
+
+
+def _alive(view: TokenView, token: Tensor | None, rollout: Tensor | None) -> Tensor | None:
+    """Bool [P], what is left after the rejection of tokens and of rollouts; None when that is everything."""
+    if rollout is None:
+        return token
+    kept = view.segments.expand(rollout)
+    return kept if token is None else kept & token
+
+
+def undropped_weight(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Tensor:
+    """Float64 [P], the weight of each token, 0 where a filter zeroes it; those that a filter drops keep theirs."""
+    log = correction.weight.log if correction.weight.per_token else view.segments.expand(correction.weight.log)
+    weight = log.exp()
+    for rule, rejection in zip(recipe.filters, correction.rejections, strict=True):
+        if not rule.drops:
+            out = rejection.out if rejection.per_token else view.segments.expand(rejection.out)
+            weight.masked_fill_(out, 0.0)
+    return weight

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from iscope.recipes.model import Filter, Pair, Quantity, Reduction, Signs, bound_value
+from iscope.recipes.model import Filter, LogClamp, Pair, Quantity, Reduction, Signs, bound_value
 from iscope.replay.view import TokenView
+from iscope.replay.weights import clamp_log, tested_ratio
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def reject(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Reject
     out = low | high
     if not rule.nan_kept:
         out = out | value.isnan()
+    if per_token and alive is not None:
+        low, high, out = low & alive, high & alive, out & alive
     if per_token and rule.acts_on == "rollout":
         low, high, out = (view.segments.count(flags) > 0 for flags in (low, high, out))
         per_token = False
@@ -55,18 +58,22 @@ def reject(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Reject
 def statistic(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Tensor:
     """The number that a filter tests: [P] for a token filter, else [N], in the precision of the decisions."""
     if rule.reduction is Reduction.TOKEN:
-        value = quantity(view, rule.quantity, rule.pair)
+        value = quantity(view, rule.quantity, rule.pair, rule.clamp)
     else:
         value = _rollout_statistic(view.rollouts, rule, alive)
     if rule.space == "ratio":
-        shared = rule.reduction is Reduction.TOKEN and rule.quantity is Quantity.LOG_RATIO
-        value = view.ratio(rule.pair) if shared else value.exp()
+        shared = rule.reduction is Reduction.TOKEN and rule.quantity is Quantity.LOG_RATIO and rule.clamp is None
+        value = view.ratio(rule.pair) if shared else tested_ratio(view, value, rule.clamp)
+        if rule.overflow == "zero":
+            value = value.to(view.trainer.dtype)
+            value = value.masked_fill(~value.isfinite(), 0.0)
     return value.to(view.trainer.dtype)
 
 
-def quantity(view: TokenView, what: Quantity, pair: Pair) -> Tensor:
-    """A per-token quantity [P] of a pair, in the precision of the decisions."""
-    d = view.log_ratio(pair)
+def quantity(view: TokenView, what: Quantity, pair: Pair, clamp: LogClamp | None = None) -> Tensor:
+    """A per-token quantity [P] of a pair, its log-ratio within limits, in the precision of the decisions."""
+    limits = clamp if clamp is not None and clamp.of == "token" else None
+    d = clamp_log(view.log_ratio(pair), limits)
     if what is Quantity.LOG_RATIO:
         return d
     if what is Quantity.K1:
@@ -74,7 +81,7 @@ def quantity(view: TokenView, what: Quantity, pair: Pair) -> Tensor:
     if what is Quantity.K2:
         return d * d / 2
     if what is Quantity.K3:
-        return view.ratio(pair) - 1 - d
+        return (view.ratio(pair) if limits is None else d.exp()) - 1 - d
     if what is Quantity.EXP_ABS:
         return d.abs().exp()
     p, q = view.numerator(pair).exp(), view.denominator(pair).exp()
@@ -82,20 +89,27 @@ def quantity(view: TokenView, what: Quantity, pair: Pair) -> Tensor:
         return p - q
     if what is Quantity.ABS_PROBABILITY_DIFFERENCE:
         return (p - q).abs()
+    if what is Quantity.SIGNED_BINARY_KL:
+        return _binary_kl(q, p, 1e-8) * (p - q).sign()
     return _binary_kl(q, p) if what is Quantity.BINARY_KL else _binary_kl(p, q)
 
 
-def _binary_kl(a: Tensor, b: Tensor) -> Tensor:
-    """KL between two Bernoulli variables, nats, probabilities kept 1e-6 from 0 and 1."""
-    a, b = a.clamp(1e-6, 1 - 1e-6), b.clamp(1e-6, 1 - 1e-6)
+def _binary_kl(a: Tensor, b: Tensor, margin: float = 1e-6) -> Tensor:
+    """KL between two Bernoulli variables, nats, probabilities kept a margin from 0 and 1."""
+    a, b = a.clamp(margin, 1 - margin), b.clamp(margin, 1 - margin)
     return a * (a / b).log() + (1 - a) * ((1 - a) / (1 - b)).log()
 
 
 def _rollout_statistic(view: TokenView, rule: Filter, alive: Tensor | None) -> Tensor:
-    if rule.quantity is Quantity.LOG_RATIO and alive is None and rule.reduction in (Reduction.SUM, Reduction.MEAN):
+    of_tokens = rule.clamp is not None and rule.clamp.of == "token"
+    plain = rule.quantity is Quantity.LOG_RATIO and alive is None and not of_tokens
+    if plain and rule.reduction in (Reduction.SUM, Reduction.MEAN):
         total = view.log_ratio_sum(rule.pair)
-        return total if rule.reduction is Reduction.SUM else total / view.segments.lengths.clamp(min=1)
-    return _reduce(view, quantity(view, rule.quantity, rule.pair).double(), rule.reduction, alive)
+        value = total if rule.reduction is Reduction.SUM else total / view.segments.lengths.clamp(min=1)
+    else:
+        token = quantity(view, rule.quantity, rule.pair, rule.clamp).double()
+        value = _reduce(view, token, rule.reduction, alive)
+    return value if of_tokens else clamp_log(value, rule.clamp)
 
 
 def _reduce(view: TokenView, token: Tensor, reduction: Reduction, alive: Tensor | None) -> Tensor:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from iscope.recipes.model import Pair
 from iscope.replay.segments import Segments, expm1
-from iscope.replay.usable import is_usable
-from iscope.rollouts import RolloutBatch
+from iscope.replay.usable import Usable, is_usable
+from iscope.rollouts import LOGPROBS, RolloutBatch
 
 # exp of twice this still fits float64, so sums of squared ratios stay finite.
 EXPONENT_LIMIT = 350.0
@@ -132,6 +132,10 @@ class TokenView:
         torch.cumsum(counts, 0, out=offsets[1:])
         return self._gather(Segments(offsets), positions, whole=self)
 
+    def only(self, kept: Tensor) -> TokenView:
+        """Return the view of the tokens that a mask [P] keeps; what is decided per rollout is decided on them alone."""
+        return self._gather(self.segments.select(kept), kept, whole=None)
+
     def block(self, rows: slice) -> TokenView:
         """Return the view of consecutive rollouts, without a copy."""
         first, last = int(self.segments.offsets[rows.start]), int(self.segments.offsets[rows.stop])
@@ -194,9 +198,10 @@ def token_view(
         unusable: bool [P] of the batch, tokens that get ratio 1 under ``neutral``.
     """
     segments = Segments(batch.offsets)
-    trainer, inference = batch.trainer_logprobs, batch.inference_logprobs
+    trainer, inference, current, ref = (getattr(batch, name) for name in LOGPROBS)
     if unusable is not None:
         trainer, inference = _mended(trainer, inference, unusable), _mended(inference, trainer, unusable)
+        current, ref = (None if other is None else _mended(other, trainer, unusable) for other in (current, ref))
 
     def pick(column: Tensor | None) -> Tensor | None:
         return column if column is None or tokens is None else column[tokens]
@@ -205,13 +210,27 @@ def token_view(
         segments=segments if tokens is None else segments.select(tokens),
         trainer=trainer if tokens is None else trainer[tokens],
         inference=inference if tokens is None else inference[tokens],
-        current=pick(batch.current_logprobs),
-        ref=pick(batch.ref_logprobs),
+        current=pick(current),
+        ref=pick(ref),
         advantage=pick(batch.advantage) if batch.advantage_per_token else batch.advantage,
         advantage_per_token=batch.advantage_per_token,
         repair=repair,
         unusable=pick(unusable),
     )
+
+
+def scored_view(
+    batch: RolloutBatch, found: Usable, unscored: Literal["exclude", "neutral"]
+) -> tuple[TokenView, Tensor | None]:
+    """Lay out what figures are over: the usable loss tokens or, with ``neutral``, all loss tokens.
+
+    Returns:
+        The view, and which tokens of the batch it holds, bool [P]; None when it holds all.
+    """
+    if unscored == "exclude" or found.scored is None or not found.unscored:
+        return token_view(batch, found.scored), found.scored
+    unusable = ~found.scored if batch.loss_mask is None else batch.loss_mask & ~found.scored
+    return token_view(batch, batch.loss_mask, "neutral", unusable), batch.loss_mask
 
 
 def _mended(column: Tensor, other: Tensor, unusable: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,27 +34,35 @@ class Weight:
         return self.excess is not None
 
 
-def weigh(view: TokenView, rule: WeightRule) -> Weight:
+def weigh(view: TokenView, rule: WeightRule, alive: Tensor | None = None) -> Weight:
     """Compute the weights of a rule on a view.
 
     Source of the forms: TIS and MIS as TRL 1.16.0 (vllm_importance_sampling_mode), prime-rl and verl (rollout_is)
     write them: exp of a token's log-ratio, of its sum over the rollout, or of its mean, cut to [low, high].
+
+    Args:
+        view: the tokens.
+        rule: the rule, values only.
+        alive: bool [P], the tokens that the ratio of a rollout is taken over, and that count as cut; None for all.
     """
     if not rule.applied or rule.level == Level.NONE:
         untouched = torch.zeros(view.segments.rows, dtype=torch.bool)
         return Weight(torch.zeros(view.segments.rows, dtype=torch.float64), untouched, untouched)
     if rule.level == Level.TOKEN:
-        return _token_weight(view, rule)
-    return _rollout_weight(view, rule)
+        weight = _token_weight(view, rule)
+        return weight if alive is None else replace(weight, low=weight.low & alive, high=weight.high & alive)
+    return _rollout_weight(view, rule, alive)
 
 
 def _token_weight(view: TokenView, rule: WeightRule) -> Weight:
     clamp, low_bound, high_bound = rule.clamp, bound_value(rule.low), bound_value(rule.high)
-    ratio = view.ratio(rule.pair) if clamp is None else _clamp(view.log_ratio(rule.pair), clamp).exp()
-    log = _clamp(view.exact(rule.pair), clamp)
+    ratio = view.ratio(rule.pair) if clamp is None else _token_ratio(view, rule.pair, clamp)
+    log = clamp_log(view.exact(rule.pair), clamp)
     excess = view.excess(rule.pair) if clamp is None else log.expm1()
-    low, high = _beyond(ratio, low_bound, high_bound)
+    low, high = _beyond(_tested(ratio, rule), low_bound, high_bound)
     replaced = [(low, low_bound), (high, high_bound)]
+    if rule.overflow == "zero_first":
+        replaced.insert(0, (~torch.isfinite(ratio), 0.0))
     if rule.overflow == "zero":
         replaced.append((~torch.isfinite(ratio) & ~high, 0.0))
     if any(bound is not None for _, bound in replaced):
@@ -66,11 +74,17 @@ def _token_weight(view: TokenView, rule: WeightRule) -> Weight:
     return Weight(log, low, high, excess)
 
 
-def _rollout_weight(view: TokenView, rule: WeightRule) -> Weight:
-    log = rollout_log_ratio(view, rule.pair, rule.clamp, mean=rule.level == Level.GEOMETRIC)
-    ratio = log.exp().to(view.trainer.dtype)
+def _token_ratio(view: TokenView, pair: Pair, clamp: LogClamp) -> Tensor:
+    return tested_ratio(view, clamp_log(view.log_ratio(pair), clamp), clamp)
+
+
+def _rollout_weight(view: TokenView, rule: WeightRule, alive: Tensor | None) -> Weight:
+    log = rollout_log_ratio(view, rule.pair, rule.clamp, mean=rule.level == Level.GEOMETRIC, alive=alive)
+    ratio = tested_ratio(view, log, rule.clamp)
     low_bound, high_bound = bound_value(rule.low), bound_value(rule.high)
-    low, high = _beyond(ratio, low_bound, high_bound)
+    low, high = _beyond(_tested(ratio, rule), low_bound, high_bound)
+    if rule.overflow == "zero_first":
+        log = log.masked_fill(~torch.isfinite(ratio), -math.inf)
     for flags, bound in ((low, low_bound), (high, high_bound)):
         if bound is not None:
             log = log.masked_fill(flags, _log(bound))
@@ -79,23 +93,39 @@ def _rollout_weight(view: TokenView, rule: WeightRule) -> Weight:
     return Weight(log, low, high)
 
 
-def rollout_log_ratio(view: TokenView, pair: Pair, clamp: LogClamp | None = None, *, mean: bool) -> Tensor:
-    """S or, with ``mean``, G = S / n of each rollout [N], float64, nats; 0 for an empty rollout."""
+def rollout_log_ratio(
+    view: TokenView, pair: Pair, clamp: LogClamp | None = None, *, mean: bool, alive: Tensor | None = None
+) -> Tensor:
+    """S or, with ``mean``, G = S / n of each rollout [N], over the tokens alive, float64, nats; 0 without tokens."""
     view = view.rollouts
-    if clamp is not None and clamp.of == "token":
-        total = view.segments.sum(_clamp(view.log_ratio(pair).double(), clamp))
+    of_tokens = clamp is not None and clamp.of == "token"
+    if of_tokens or alive is not None:
+        log = clamp_log(view.log_ratio(pair).double(), clamp if of_tokens else None)
+        total = view.segments.sum(log if alive is None else log.masked_fill(~alive, 0.0))
     else:
         total = view.log_ratio_sum(pair)
-    reduced = total / view.segments.lengths.clamp(min=1) if mean else total
-    return _clamp(reduced, clamp) if clamp is not None and clamp.of == "sum" else reduced
+    count = view.segments.lengths if alive is None else view.segments.count(alive)
+    reduced = total / count.clamp(min=1) if mean else total
+    return reduced if of_tokens else clamp_log(reduced, clamp)
 
 
-def _clamp(log: Tensor, clamp: LogClamp | None) -> Tensor:
+def clamp_log(log: Tensor, clamp: LogClamp | None) -> Tensor:
+    """The log-ratios within the limits; all of them where there are none."""
     return log if clamp is None else log.clamp(bound_value(clamp.low), bound_value(clamp.high))
+
+
+def tested_ratio(view: TokenView, log: Tensor, clamp: LogClamp | None) -> Tensor:
+    """The ratio that is compared with bounds, of log-ratios within the limits, in the precision of the decisions."""
+    return (log.float() if clamp is not None and clamp.float32 else log).exp().to(view.trainer.dtype)
 
 
 def _log(bound: float) -> float:
     return math.log(bound) if bound > 0 else -math.inf
+
+
+def _tested(ratio: Tensor, rule: WeightRule) -> Tensor:
+    """The ratio as it is compared with the bounds."""
+    return ratio.masked_fill(~torch.isfinite(ratio), 0.0) if rule.overflow == "zero_first" else ratio
 
 
 def _beyond(ratio: Tensor, low: float | None, high: float | None) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ import pytest
 import iscope.recipes
 from iscope.errors import UsageError
 from iscope.recipes import ALIASES, DEFAULT_RECIPES, FRAMEWORKS, describe, find, framework, frameworks, names, parse
-from iscope.recipes.model import Framework, Option, Recipe, Ref
+from iscope.recipes.model import ByOption, Framework, Option, Recipe, Ref
 from iscope.recipes.options import accepted_names, check_value
 
 ROOT = Path(iscope.recipes.__file__).parents[2]
@@ -24,7 +24,9 @@ OPTIONS = [(row, option) for table, row in ROWS for option in (*row.options, *ta
 
 def _references(node: Any) -> set[str]:
     if isinstance(node, Ref):
-        return {node.option}
+        return {node.option, *({node.otherwise} if isinstance(node.otherwise, str) else _references(node.otherwise))}
+    if isinstance(node, ByOption):
+        return {node.option, *_references((*(part for _, part in node.parts), node.otherwise))}
     if isinstance(node, tuple):
         return set().union(*(_references(part) for part in node))
     if is_dataclass(node):
@@ -62,8 +64,9 @@ def test_references_name_options_and_every_own_option_is_used(table: Framework, 
     own = {option.short for option in row.options}
     used = _references((row.weight, row.filters, row.loss, row.weight_if_set))
     assert own <= used
-    assert used <= own | {option.short for option in table.loss_options}
-    assert {name for constraint in row.constraints for name in constraint.options} <= own
+    known = own | {option.short for option in table.loss_options}
+    assert used <= known
+    assert {name for constraint in (*row.constraints, *table.constraints) for name in constraint.options} <= known
 
 
 @pytest.mark.parametrize(("table", "row"), ROWS, ids=[row.name for _, row in ROWS])
@@ -124,7 +127,36 @@ def test_trl_defaults_are_those_of_its_config() -> None:
             "vllm_importance_sampling_clip_max": 3.0,
         }
     loss_defaults = {option.name: option.default for option in framework("trl").loss_options}
-    assert loss_defaults.items() >= {"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": None}.items()
+    assert loss_defaults == {
+        "loss_type": "dapo",
+        "importance_sampling_level": "token",
+        "epsilon": 0.2,
+        "epsilon_high": None,
+        "delta": None,
+        "sapo_temperature_pos": 1.0,
+        "sapo_temperature_neg": 1.05,
+        "vespo_k_pos": 2.0,
+        "vespo_lambda_pos": 3.0,
+        "vespo_k_neg": 3.0,
+        "vespo_lambda_neg": 2.0,
+        "off_policy_mask_threshold": None,
+        "beta": 0.0,
+        "use_bias_correction_kl": True,
+        "max_completion_length": 512,
+    }
+
+
+@pytest.mark.parametrize("table", frameworks(), ids=[table.title for table in frameworks()])
+def test_every_loss_option_is_read_by_some_loss(table: Framework) -> None:
+    losses = (table.losses, *((row.loss, row.filters, row.weight) for row in table.recipes))
+    assert {option.short for option in table.loss_options} - {"loss_type"} <= _references(losses)
+
+
+@pytest.mark.parametrize("table", frameworks(), ids=[table.title for table in frameworks()])
+def test_every_loss_type_runs(table: Framework) -> None:
+    for name, _ in table.losses[1:]:
+        bound = parse(f"{table.name}/none:loss_type={name}")
+        assert not _references(bound.loss)
 
 
 def test_constraints_in_words() -> None:

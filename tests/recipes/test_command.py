@@ -72,7 +72,7 @@ def test_one_recipe_in_full(name: str, width: int) -> None:
     assert "…" not in output
     words = _unwrapped(output)
     entry = _json(name)["recipe"]
-    for text in (name, entry["summary"], *entry["notes"], *entry["constraints"]):
+    for text in (name, entry["summary"], *entry["notes"], *entry["constraints"], *entry["loss_constraints"]):
         assert text in words
     for line in (*entry["formula"].splitlines(), entry["source"]):
         assert _unwrapped(line) in words
@@ -86,6 +86,14 @@ def test_one_recipe_shows_bound_values() -> None:
     assert "trl/token_mask:clip_min=none,clip_max=5" in output
     assert "clip_max = 5 (default 3)" in output
     assert "clip_min = none (the default)" in output
+
+
+def test_an_option_that_the_loss_type_does_not_read_is_said() -> None:
+    text = "trl/none:loss_type=cispo,delta=2,epsilon_high=5"
+    output = _run(text, width=160)
+    assert "delta = 2 (default none); not used with loss_type=cispo" in output
+    assert output.count("not used") == 1
+    assert _json(text)["recipe"]["unused"] == ["delta"]
 
 
 def test_an_alias_shows_its_recipe() -> None:

@@ -24,6 +24,7 @@ from iscope.recipes.model import (
     Ref,
     WeightRule,
 )
+from iscope.recipes.grammar import describe
 from iscope.recipes.options import accepted_names, spell
 
 ROWS = [(table, row) for table in frameworks() for row in table.recipes]
@@ -118,7 +119,10 @@ def test_canonical_form(text: str, spec: str) -> None:
             "geo_mask:level=tokn",
             "geometric_mask: level must be one of none, token, sequence, geometric, not 'tokn'. Did you mean 'token'?",
         ),
-        ("trl/none:loss_type=none", "trl/none: loss_type must be dapo, not none."),
+        (
+            "trl/none:loss_type=none",
+            "trl/none: loss_type must be one of dapo, grpo, bnpo, dr_grpo, luspo, cispo, sapo, vespo, not none.",
+        ),
         ("icepop:5,0.5", "icepop: low must be below high, but low is 5 and high is 0.5."),
         ("icepop:1,1", "icepop: low must be below high, but low is 1 and high is 1."),
         ("icepop:none,none", "icepop: at least one of low and high must be set, but all are none."),
@@ -188,10 +192,10 @@ def test_default_recipes(spec: str) -> None:
     assert parse(parse(spec).spec) == parse(spec)
 
 
-def _values(option: Option) -> st.SearchStrategy[Any]:
+def _values(option: Option, above: int | None) -> st.SearchStrategy[Any]:
     kinds: dict[str, st.SearchStrategy[Any]] = {
-        "float": st.floats(allow_nan=False, allow_infinity=False),
-        "int": st.integers(-(10**17), 10**17),
+        "float": st.floats(above, exclude_min=above is not None, allow_nan=False, allow_infinity=False),
+        "int": st.integers(-(10**17) if above is None else above + 1, 10**17),
         "bool": st.booleans(),
         "choice": st.sampled_from(option.choices or ("",)),
     }
@@ -202,7 +206,7 @@ def _bind_or_assume(row: Recipe, table: Framework, options: dict[str, Any]) -> B
     try:
         return bind(row, table, options)
     except UsageError as error:
-        assume("must be below" not in str(error) and "must be set" not in str(error))
+        assume(not any(describe(rule) in str(error) for rule in (*row.constraints, *table.constraints)))
         raise
 
 
@@ -211,7 +215,13 @@ def _bind_or_assume(row: Recipe, table: Framework, options: dict[str, Any]) -> B
 def test_round_trip(table: Framework, row: Recipe, data: st.DataObject) -> None:
     known = (*row.options, *table.loss_options)
     chosen = data.draw(st.permutations(known))[: data.draw(st.integers(0, len(known)))]
-    options = {data.draw(st.sampled_from(accepted_names(option))): data.draw(_values(option)) for option in chosen}
+    limits = {"positive": 0, "above_one": 1}
+    rules = [rule for rule in (*row.constraints, *table.constraints) if rule.kind in limits]
+    above = {name: limits[rule.kind] for rule in rules for name in rule.options}
+    options = {
+        data.draw(st.sampled_from(accepted_names(option))): data.draw(_values(option, above.get(option.short)))
+        for option in chosen
+    }
     bound = _bind_or_assume(row, table, options)
     again = parse(bound.spec)
     assert again == bound

@@ -8,8 +8,11 @@ import torch
 from torch import Tensor
 
 from iscope.recipes.model import BoundRecipe, Loss, Pair, bound_value
-from iscope.replay.correction import Correction
-from iscope.replay.losses.surrogates import SURROGATES
+from iscope.replay.aggregation import dropped_tokens
+from iscope.replay.correction import Correction, undropped_weight
+from iscope.replay.losses.penalties import penalty_terms
+from iscope.replay.losses.shared import weighted
+from iscope.replay.losses.surrogates import gated, stays_one
 from iscope.replay.view import TokenView
 
 
@@ -46,25 +49,56 @@ def loss_terms(view: TokenView, recipe: BoundRecipe, correction: Correction) -> 
         recipe: the recipe.
         correction: its weights and keep-decisions on this view.
     """
-    weight = correction.applied_weight(view)
-    policy, coefficient = SURROGATES[recipe.loss.type](view, signal_of(view, recipe.loss), weight, recipe.loss)
+    policy, coefficient = _policy_terms(view, recipe, correction)
     penalty = recipe.loss.penalty
-    factor = 0.0 if penalty is None else bound_value(penalty.coefficient) or 0.0
-    if penalty is None or not factor:
+    if penalty is None or not bound_value(penalty.coefficient):
         return LossTerms(policy, coefficient)
-    u = view.exact(penalty.pair)
-    return LossTerms(policy, coefficient, factor * u * u, 2 * factor * u)
+    terms = penalty_terms(view, recipe.loss, penalty)
+    if penalty.weighted:
+        weight = correction.applied_weight(view)
+        terms = weighted(terms[0], weight), weighted(terms[1], weight)
+    return LossTerms(policy, coefficient, *terms)
+
+
+def _policy_terms(view: TokenView, recipe: BoundRecipe, correction: Correction) -> tuple[Tensor, Tensor]:
+    """Where the weight does not simply multiply the loss, rejecting a rollout is not the same as weighting it by 0."""
+    loss = recipe.loss
+    signal = signal_of(view, loss)
+    dropped = dropped_tokens(view, recipe, correction) if loss.couples_tokens else None
+    if dropped is not None:
+        kept = ~dropped
+        weight = undropped_weight(view, recipe, correction)
+        left = gated(view.only(kept), signal[kept], weight[kept], loss)
+        return _among(left[0], kept), _among(left[1], kept)
+    if loss.linear_in_weight or loss.floors_weight or correction.keep_rollout is None:
+        return gated(view, signal, correction.applied_weight(view), loss)
+    lost = ~view.segments.expand(correction.keep_rollout)
+    policy, coefficient = gated(view, signal, correction.token_weight(view), loss)
+    return policy.masked_fill(lost, 0.0), coefficient.masked_fill(lost, 0.0)
+
+
+def _among(values: Tensor, kept: Tensor) -> Tensor:
+    """Values of the tokens that a mask [P] keeps, with 0 for the others [P]."""
+    return torch.zeros(kept.numel(), dtype=values.dtype).masked_scatter_(kept, values)
 
 
 def base_coefficient(view: TokenView, base: Loss) -> Tensor:
     """Score coefficient [P] of a loss uncorrected: weight 1, everything kept.
 
-    Where the loss clips the trainer's own ratio (current/trainer), that clipping stays: it is no correction.
+    What the loss makes of the trainer's own ratio (current/trainer) stays: it is no correction.
     """
     signal = signal_of(view, base)
-    if base.type != "clipped_surrogate" or view.current is None:
+    if is_plain(view, base):
         return -signal
-    return SURROGATES["clipped_surrogate"](view, signal, torch.ones_like(signal), base)[1]
+    return gated(view, signal, torch.ones_like(signal), base)[1]
+
+
+def is_plain(view: TokenView, base: Loss) -> bool:
+    """Whether the coefficient of an uncorrected loss is just minus its signal on this view."""
+    if not base.uses_ratio:
+        return True
+    spreads = base.level == "sequence" and view.advantage_per_token
+    return base.type == "clipped_surrogate" and base.gate is None and stays_one(view, base) and not spreads
 
 
 def signal_of(view: TokenView, loss: Loss) -> Tensor:

@@ -12,51 +12,85 @@ import torch
 from torch import Tensor
 
 from iscope.recipes.model import Loss, Pair, bound_value
+from iscope.replay.filters import reject
+from iscope.replay.losses.divergence import dppo
+from iscope.replay.losses.geometric import geo_mean
+from iscope.replay.losses.shared import loss_ratio, spread, weighted
+from iscope.replay.losses.soft import cispo, sapo, vespo
 from iscope.replay.view import TokenView
 
 
 def surrogate(_view: TokenView, signal: Tensor, weight: Tensor, _loss: Loss) -> tuple[Tensor, Tensor]:
     """-A w with the gradient through w: c = -A w (prime-rl ipo, icepop, default)."""
-    value = _product(-signal, weight)
+    value = weighted(-signal, weight)
     return value, value
 
 
 def score(view: TokenView, signal: Tensor, weight: Tensor, _loss: Loss) -> tuple[Tensor, Tensor]:
     """-A w log pi with w constant: c = -A w (prime-rl seq_tis, seq_mis, geo_mask, mis_po, cispo)."""
-    coefficient = _product(-signal, weight)
-    return _product(coefficient, view.policy.double()), coefficient
+    coefficient = weighted(-signal, weight)
+    return weighted(view.policy.double(), coefficient), coefficient
 
 
 def clipped_surrogate(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """-min(A r, A clamp(r, low, high)) w with r = current/trainer and w constant (PPO; TRL dapo).
+    """-min(A min(r, delta), A clamp(r, low, high)) w with r = current/trainer and w constant.
 
-    c = -A r w where the unclipped branch is taken, else 0; exactly at a bound the gradient is whole.
+    Source: PPO; TRL 1.16.0, loss_type grpo, bnpo, dr_grpo, dapo and luspo. c = -A r w where the value moves with r,
+    else 0; exactly at a bound the gradient is whole.
     """
-    if view.current is None:
-        value = _product(-signal, weight)
-        return value, value
-    policy, coefficient = _clipped(signal, view.ratio(Pair.CURRENT_TRAINER), view.weight(Pair.CURRENT_TRAINER), loss)
-    return _product(policy, weight), _product(coefficient, weight)
+    if stays_one(view, loss):
+        policy = slope = weighted(-signal, weight)
+    else:
+        policy, slope = (weighted(value, weight) for value in _clipped(signal, *loss_ratio(view, loss), loss))
+    return policy, spread(view, loss, slope)
 
 
 def clipped_weight(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """-min(A w, A clamp(w, low, high)) with the gradient through w (prime-rl ppo): c = -A w or 0."""
-    return _clipped(signal, weight.to(view.trainer.dtype), weight, loss)
+    """-min(A w, A clamp(w, low, high)) with the gradient through w (prime-rl ppo): c = -A w or 0.
+
+    At level ``sequence`` w is one for the rollout and c the mean over it (OpenRLHF 0.11.2, policy_loss_type=gspo with a
+    correction).
+    """
+    policy, slope = _clipped(signal, weight.to(view.trainer.dtype), weight, loss)
+    return policy, spread(view, loss, slope)
 
 
 def _clipped(signal: Tensor, decided: Tensor, ratio: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    low, high = bound_value(loss.low), bound_value(loss.high)
+    """Value and slope; ``decided`` is the ratio that is compared with the bounds, in the precision of the decisions."""
+    low, high, delta = bound_value(loss.low), bound_value(loss.high), bound_value(loss.delta)
     unclipped = -signal * ratio
-    policy = torch.maximum(unclipped, -signal * ratio.clamp(low, high))
+    free = unclipped if delta is None else -signal * ratio.clamp(max=delta)
+    policy = free if low is None and high is None else torch.maximum(free, -signal * ratio.clamp(low, high))
     above = torch.zeros_like(decided, dtype=torch.bool) if high is None else decided > high
     below = torch.zeros_like(decided, dtype=torch.bool) if low is None else decided < low
+    if delta is not None:
+        beyond = decided > delta
+        above, below = above | beyond, below | (above & beyond)
     inactive = ((signal > 0) & above) | ((signal < 0) & below)
+    dual = bound_value(loss.dual)
+    if dual is not None:
+        capped = (signal < 0) & dual_clipped(decided, loss)
+        policy, inactive = torch.where(capped, -signal * dual, policy), inactive | capped
     return policy, unclipped.masked_fill(inactive, 0.0)
 
 
-def _product(value: Tensor, weight: Tensor) -> Tensor:
-    """value * weight, 0 where either is 0."""
-    return (value * weight).masked_fill_(weight == 0, 0.0)
+def dual_clipped(decided: Tensor, loss: Loss) -> Tensor:
+    """Whether the larger of a ratio [P] and its clipped value exceeds the dual clip, which acts where A < 0."""
+    delta = bound_value(loss.delta)
+    low, high = bound_value(loss.low), bound_value(loss.high)
+    clipped = decided if low is None and high is None else decided.clamp(low, high)
+    free = decided if delta is None else decided.clamp(max=delta)
+    return torch.maximum(free, clipped) > (bound_value(loss.dual) or 0.0)
+
+
+def stays_one(view: TokenView, loss: Loss) -> bool:
+    """Whether the ratio of the clipped surrogate is 1 on all of a view, and 1 lies within every bound."""
+    if view.current is not None or loss.pair is not Pair.CURRENT_TRAINER:
+        return False
+    low, high, delta = bound_value(loss.low), bound_value(loss.high), bound_value(loss.delta)
+    dual = bound_value(loss.dual)
+    above = all(bound is None or bound >= 1 for bound in (high, delta, dual))
+    return (low is None or low <= 1) and above
 
 
 Surrogate = Callable[[TokenView, Tensor, Tensor, Loss], tuple[Tensor, Tensor]]
@@ -66,4 +100,16 @@ SURROGATES: dict[str, Surrogate] = {
     "score": score,
     "clipped_surrogate": clipped_surrogate,
     "clipped_weight": clipped_weight,
+    "cispo": cispo,
+    "sapo": sapo,
+    "vespo": vespo,
+    "dppo": dppo,
+    "geo_mean": geo_mean,
 }
+
+
+def gated(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    """The policy term and coefficient of a loss, without the tokens that its own condition rejects."""
+    if loss.gate is not None:
+        weight = weight.masked_fill(reject(view, loss.gate).out, 0.0)
+    return SURROGATES[loss.type](view, signal, weight, loss)

@@ -1,0 +1,166 @@
+"""Losses: the surrogate on top of a correction, its penalty and its aggregation. Data only, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from iscope.recipes.rules import Filter, LogClamp, Number, Pair, Ref
+
+
+class Aggregation(StrEnum):
+    """How the per-token losses of a batch become one number (verl's loss_agg_mode names)."""
+
+    TOKEN_MEAN = "token-mean"  # sum / loss tokens of the batch
+    TOKEN_SUM = "token-sum"  # the sum itself
+    SEQ_MEAN_TOKEN_SUM = "seq-mean-token-sum"  # mean over rollouts of their sums
+    SEQ_MEAN_TOKEN_MEAN = "seq-mean-token-mean"  # mean over rollouts of their means
+    SEQ_MEAN_TOKEN_SUM_NORM = "seq-mean-token-sum-norm"  # mean over rollouts of their sums / a constant length
+
+
+@dataclass(frozen=True)
+class BySign:
+    """A number that depends on the sign of A.
+
+    Attributes:
+        positive: for A > 0.
+        negative: for A < 0.
+        float32: whether the framework rounds it to float32, whatever the precision of the batch.
+    """
+
+    positive: Number
+    negative: Number
+    float32: bool = False
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A term beside the policy term, coefficient * f(u) on every loss token, u the log-ratio of a pair in nats.
+
+    Attributes:
+        kind: the estimator: ``squared`` is f(u) = u^2, ``k1`` is u, ``k2`` is u^2 / 2, ``k3`` is exp(-u) - 1 + u.
+        pair: the policies of u; the gradient runs through the numerator.
+        coefficient: factor of the term; 0 is no term.
+        ratio_factor: whether the term is multiplied by the loss's ratio r too, with the gradient through both.
+        weighted: whether the applied weight multiplies it.
+        weight: a further factor with the gradient through both: exp of this pair's log-ratio (0 where it overflows),
+            or ``one``, the ratio of the numerator to itself: 1, but not its derivative.
+        input_clamp: largest abs(u), beyond which f has no gradient; None is no bound.
+        output_clamp: largest abs(f), beyond which it has no gradient; None is no bound.
+    """
+
+    kind: Literal["squared", "k1", "k2", "k3"]
+    pair: Pair
+    coefficient: Number
+    ratio_factor: bool | Ref = False
+    weighted: bool = False
+    weight: Pair | Literal["one"] | None = None
+    input_clamp: Number = None
+    output_clamp: Number = None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The surrogate on top of the correction. w is the applied weight, A the advantage, r the ratio current/trainer.
+
+    Attributes:
+        type: ``surrogate``: -A w, the gradient runs through w. ``score``: -A w log pi, w is constant.
+            ``clipped_surrogate``: -min(A min(r, delta), A clamp(r, low, high)) w. ``clipped_weight``: -min(A w,
+            A clamp(w, low, high)), the gradient runs through w. ``cispo``: -A clamp(r, low, high) w log pi, all but
+            log pi constant. ``sapo``: -A (4 / t) sigmoid(t (r - 1)) w, t the temperature. ``vespo``: -A phi log pi,
+            phi = exp(rate + power log v - rate v) constant, v the product of r w over the rollout. ``dppo``: -A
+            min(r, delta) w log pi, all but log pi constant, 0 where the divergence exceeds its bound. ``geo_mean``: -A
+            exp(mean log(w + 1e-10) + mean x) of a rollout, A its mean, x log r cut to [-low, high] on the side that A
+            pushes to.
+        low: lower clipping bound of the clipped types and ``cispo``; of ``dppo``, the divergence allowed where A <= 0.
+        high: upper clipping bound of the clipped types and ``cispo``; of ``dppo``, that where A > 0.
+        delta: upper bound of r where it is not clipped otherwise (two-sided clipping); None is no bound.
+        dual: of ``clipped_surrogate`` and ``clipped_weight``, with A < 0 the loss is at most -A dual (dual clip).
+        clamp: limits on log r, of its mean at level ``sequence``; beyond them it is constant.
+        divergence: of ``dppo``: ``tv`` is the move of the token's probability, p - p_trainer against high, and below
+            -low; ``kl`` is the binary KL(p_trainer || p), free where the move is against the push of A.
+        level: over what r is taken: the ``token``, or the ``sequence``: exp of the rollout's mean log-ratio (GSPO),
+            whose gradient reaches all of its tokens. ``clipped_weight`` at ``sequence`` spreads its gradient alike.
+        straight_through: at level ``sequence``, a token's loss has a gradient through its own log-ratio only, with
+            slope 1 (GSPO's token variant).
+        pair: the policies of r.
+        gate: the loss's own condition: a token that it rejects has neither policy term nor gradient, yet counts as kept.
+        temperature: of ``sapo``.
+        power: of ``vespo``.
+        rate: of ``vespo``.
+        signal: what A is: the advantage, or the reference logprob minus the current one.
+        advantage_scale: factor of A.
+        penalty: a further term, on kept and rejected tokens alike.
+        aggregation: how the batch is summed up.
+        norm_length: tokens, the constant length of ``seq-mean-token-sum-norm``.
+        count_epsilon: added to the tokens of a rollout where its mean is taken.
+        batch_size: rollouts that a mean over rollouts divides by; None: those of the batch, empty ones included.
+        counts_dropped: whether ``token-mean`` divides by the loss tokens that filters dropped as well.
+        counts: the rollouts in a mean over rollouts: all of the batch, those with loss tokens (``filled``), or all but
+            those that a filter drops (``undropped``).
+        epsilon: added to the tokens or rollouts of the batch that are divided by, and to the tokens of a rollout in r
+            at level ``sequence``.
+        logged: whether the framework logs r within its bounds, whose sum the ledger then keeps.
+        lag_logged: whether the framework logs log r, over the tokens that filters leave in the loss mask, and what the
+            loss does at its limits.
+    """
+
+    type: Literal[
+        "surrogate",
+        "score",
+        "clipped_surrogate",
+        "clipped_weight",
+        "cispo",
+        "sapo",
+        "vespo",
+        "dppo",
+        "geo_mean",
+    ] = "score"
+    low: Number = None
+    high: Number = None
+    delta: Number = None
+    dual: Number = None
+    clamp: LogClamp | None = None
+    divergence: Literal["tv", "kl"] | None = None
+    level: Literal["token", "sequence"] | Ref = "token"
+    straight_through: bool = False
+    pair: Pair = Pair.CURRENT_TRAINER
+    gate: Filter | None = None
+    temperature: BySign | None = None
+    power: BySign | None = None
+    rate: BySign | None = None
+    signal: Literal["advantage", "ref"] = "advantage"
+    advantage_scale: Number = 1.0
+    penalty: Penalty | None = None
+    aggregation: Aggregation = Aggregation.TOKEN_MEAN
+    norm_length: Number = None
+    count_epsilon: float = 0.0
+    batch_size: Number = None
+    counts_dropped: bool | Ref = False
+    counts: Literal["all", "filled", "undropped"] = "all"
+    epsilon: float = 0.0
+    logged: bool = False
+    lag_logged: bool = False
+
+    @property
+    def uses_ratio(self) -> bool:
+        """Whether r, current over trainer, is part of the policy term, so that weight 1 does not leave just -A."""
+        return self.type in ("clipped_surrogate", "cispo", "sapo", "vespo", "dppo", "geo_mean")
+
+    @property
+    def linear_in_weight(self) -> bool:
+        """Whether one weight for a whole rollout multiplies its policy term and gradient by just that weight."""
+        return self.type not in ("clipped_weight", "vespo", "geo_mean")
+
+    @property
+    def floors_weight(self) -> bool:
+        """Whether a token of weight 0 still has a part in the loss of its rollout."""
+        return self.type == "geo_mean"
+
+    @property
+    def couples_tokens(self) -> bool:
+        """Whether a token's gradient depends on the other tokens of its rollout, beyond their common weight."""
+        if self.type in ("vespo", "geo_mean"):
+            return True
+        return self.level == "sequence" and self.type in ("clipped_surrogate", "clipped_weight", "sapo")
