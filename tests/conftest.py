@@ -8,8 +8,8 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("local", deadline=None, max_examples=50)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
