@@ -104,7 +104,8 @@ def _raw_sum(rows: RecipeRows) -> Array:
     """Sum over each rollout's tokens of the weight before any bound."""
     if rows.level is Level.TOKEN:
         return rows.rows.pair("limited_ratio_sum", rows.recipe.weight.pair)
-    return rows.rows.n * np.exp(np.clip(_log_ratio(rows), -LIMIT, LIMIT))
+    raw: Array = rows.rows.n * np.exp(np.clip(_log_ratio(rows), -LIMIT, LIMIT))
+    return raw
 
 
 def _log_ratio(rows: RecipeRows) -> Array:

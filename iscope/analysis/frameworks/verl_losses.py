@@ -25,7 +25,8 @@ def loss_metrics(rows: RecipeRows) -> Metrics:
     yield "actor/ppo_kl", float(rows["loss.lag"].sum()) / tokens
     flags = _CLIPPED.get(rows.recipe.loss.type, ())
     for name, counted in zip(("pg_clipfrac", "pg_clipfrac_lower"), flags, strict=False):
-        yield f"actor/{name}", sum(int(rows[f"loss.{flag}"].sum()) for flag in counted if _has(rows, f"loss.{flag}")) / tokens
+        flagged = (int(rows[f"loss.{flag}"].sum()) for flag in counted if _has(rows, f"loss.{flag}"))
+        yield f"actor/{name}", sum(flagged) / tokens
 
 
 def _has(rows: RecipeRows, name: str) -> bool:
