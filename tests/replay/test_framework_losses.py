@@ -1,4 +1,4 @@
-"""NeMo-RL's and OpenRLHF's losses and gradients against autograd of the same losses written out plainly."""
+"""NeMo-RL's, OpenRLHF's and open-instruct's losses against autograd of the same losses written out plainly."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 from iscope.recipes.grammar import parse
 from iscope.recipes.options import spell
 from iscope.replay.outcome import replay_batch
+from tests import test_losses
 from tests.golden_replay import loss_and_gradient
-from tests.reference import nemo_rl_losses, openrlhf_losses
-from tests.test_losses import assert_same, batch_of, random_rollouts
+from tests.reference import nemo_rl_losses, open_instruct_losses, openrlhf_losses
+from tests.test_losses import assert_same, batch_of
 
 NEMO = (
     ("none", {}),
@@ -27,7 +28,7 @@ NEMO_OPTIONS = (
     {},
     {"token_level_loss": False},
     GSPO,
-    GSPO | {"ratio_clip_min": 0.01, "ratio_clip_max": 0.02},
+    GSPO | {"ratio_clip_min": 0.1, "ratio_clip_max": 0.1},
     {"ratio_clip_max": 0.4, "ratio_clip_c": 1.2},
     {"use_cispo": True, "ratio_clip_max": 0.1},
     {"disable_ppo_ratio": True},
@@ -58,6 +59,20 @@ OPENRLHF_OPTIONS = (
     {"clip_eps_high": 0.4, "clip_eps_low": 0.1},
     {"dual_clip": 1.1},
 )
+RHO = (
+    {},
+    {"clamp_lower": 0.8, "clamp_upper": 1.2},
+    {"clamp_upper": None, "mask_lower": 0.6, "mask_upper": 1.7},
+    {"mask_lower": 0.8, "mask_upper": 1.15, "sequence_level": True},
+    {"mask_lower": 0.3, "tv_divergence": True},
+    {"mask_lower": 0.3, "tv_divergence": True, "sequence_level": True},
+)
+OPEN_INSTRUCT = (
+    {},
+    {"loss_fn": "cispo", "clip_higher": 0.1},
+    {"loss_denominator": 100.0, "clip_lower": 0.1},
+    *({"beta": 0.3, "kl_estimator": estimator} for estimator in "0123"),
+)
 LENGTHS = (5, 0, 1, 9, 3, 30)
 EDGES = {
     "nothing": ((), ()),
@@ -65,6 +80,15 @@ EDGES = {
     "one token": ((1,), (-2.0,)),
     "no advantage": ((3, 2), (0.0, 0.0)),
 }
+
+
+def random_rollouts(seed, lengths, advantages=(1.5, -1.0, -0.7, 0.0, 2.0, -0.3)):
+    """Rollouts whose logprobs are all usable."""
+    policies = ("trainer", "inference", "current", "ref")
+    return [
+        rollout | {name: rollout[name] - 2.0 for name in policies}
+        for rollout in test_losses.random_rollouts(seed, lengths, advantages)
+    ]
 
 
 def differentiated(batch_loss, rollouts, **settings):
@@ -102,7 +126,7 @@ def settings_of_nemo():
 
 @pytest.mark.parametrize(("mode", "bounds", "options"), list(settings_of_nemo()))
 def test_nemo_rl(mode, bounds, options):
-    rollouts = random_rollouts(len(options), LENGTHS)
+    rollouts = random_rollouts(len(options) + 20, LENGTHS)
     found = loss_and_gradient(batch_of(rollouts), parse(nemo_text(mode, bounds, options)))
     expected = differentiated(nemo_rl_losses.batch_loss, rollouts, mode=mode, **bounds, **options)
     assert float(expected[1].abs().max()) > 0
@@ -133,6 +157,32 @@ def test_openrlhf_gspo_without_correction(options):
     assert_same(found, differentiated(openrlhf_losses.batch_loss, rollouts, **options))
 
 
+@pytest.mark.parametrize("options", OPEN_INSTRUCT)
+@pytest.mark.parametrize("rho", RHO)
+def test_open_instruct(rho, options):
+    rollouts = random_rollouts(len(options), LENGTHS)
+    found = loss_and_gradient(batch_of(rollouts), parse(text_of("open-instruct", "rho", rho, options)))
+    expected = differentiated(open_instruct_losses.batch_loss, rollouts, **rho, **options)
+    assert float(expected[1].abs().max()) > 0
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"use_vllm_logprobs": True}, {"beta": 0.1, "use_vllm_logprobs": True}])
+def test_open_instruct_without_correction(options):
+    rollouts = random_rollouts(9, LENGTHS)
+    found = loss_and_gradient(batch_of(rollouts), parse(text_of("open-instruct", "none", {}, options)))
+    assert_same(found, differentiated(open_instruct_losses.batch_loss, rollouts, corrects=False, **options))
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("rho", RHO)
+def test_open_instruct_edges(rho, edge):
+    rollouts = random_rollouts(3, *EDGES[edge]) if EDGES[edge][0] else []
+    batch = batch_of(rollouts) if rollouts else batch_of(random_rollouts(3, (0,), (1.0,)))
+    found = loss_and_gradient(batch, parse(text_of("open-instruct", "rho", rho, {})))
+    assert_same(found, differentiated(open_instruct_losses.batch_loss, rollouts, **rho))
+
+
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize(("mode", "bounds"), NEMO)
 def test_nemo_rl_edges(mode, bounds, edge):
@@ -151,7 +201,7 @@ def test_openrlhf_edges(scheme, bounds, edge):
     assert_same(found, differentiated(openrlhf_losses.batch_loss, rollouts, scheme=scheme, **bounds))
 
 
-@pytest.mark.parametrize("name", ["nemo-rl/icepop", "openrlhf/seq-mask-tis"])
+@pytest.mark.parametrize("name", ["nemo-rl/icepop", "openrlhf/seq-mask-tis", "open-instruct/rho"])
 def test_all_masked(name):
     batch = batch_of(random_rollouts(3, (4, 2), (1.0, -1.0)))
     batch = type(batch)(**(vars(batch) | {"loss_mask": torch.zeros(6, dtype=torch.bool)}))
