@@ -14,7 +14,11 @@ FRAMEWORKS = {
     "verl": "iscope.analysis.frameworks.verl",
     "nemo-rl": "iscope.analysis.frameworks.nemo_rl",
     "openrlhf": "iscope.analysis.frameworks.openrlhf",
+    "open-instruct": "iscope.analysis.frameworks.open_instruct",
     "skyrl": "iscope.analysis.frameworks.skyrl",
+    "slime": "iscope.analysis.frameworks.slime",
+    "miles": "iscope.analysis.frameworks.miles",
+    "ms-swift": "iscope.analysis.frameworks.ms_swift",
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from iscope.analysis.frameworks.nan import unless_nan
 from iscope.analysis.numbers import Array, figure, from_log, share
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
@@ -29,7 +30,7 @@ def metrics(rows: RecipeRows) -> Figures:
     found: Figures = dict(_loss(rows))
     if rows.recipe.filters or rows.recipe.weight.level != Level.NONE:
         found |= dict(_ratios(rows)) | dict(_correction(rows))
-    return found
+    return unless_nan(rows, found, "SkyRL")
 
 
 def _ratios(rows: RecipeRows) -> Iterator[tuple[str, Figure]]:
