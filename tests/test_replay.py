@@ -242,6 +242,7 @@ def test_aggregation_over_the_batch(aggregation, batch):
         tokens = {row: sum(masks[row]) for row in members}
         divisor = {
             Aggregation.TOKEN_MEAN: dict.fromkeys(members, max(sum(tokens.values()), 1)),
+            Aggregation.TOKEN_SUM: dict.fromkeys(members, 1),
             Aggregation.SEQ_MEAN_TOKEN_SUM: dict.fromkeys(members, len(members)),
             Aggregation.SEQ_MEAN_TOKEN_SUM_NORM: dict.fromkeys(members, len(members) * 8),
             Aggregation.SEQ_MEAN_TOKEN_MEAN: {row: len(members) * max(tokens[row], 1) for row in members},

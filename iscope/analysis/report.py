@@ -111,4 +111,5 @@ def _assumptions(ledger: Ledger, rows: Rows) -> list[str]:
         )
     if any(rows.resolve(recipe.weight.pair) != recipe.weight.pair for recipe in ledger.plan.recipes):
         said.append("on-policy assumed: no current logprobs, the trainer's stand in for them.")
-    return said
+    unused = {recipe.spec: recipe.unused for recipe in ledger.plan.recipes if recipe.unused}
+    return said + [f"{spec}: its loss does not use {', '.join(names)}." for spec, names in unused.items()]

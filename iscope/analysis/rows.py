@@ -132,6 +132,8 @@ class RecipeRows:
             return 1.0
         weights = torch.tensor(self.rows[f"recipe{self.index}:logged.weight_sum"])
         total, count = (part.sum() for part in mean_parts(rule, weights, torch.tensor(self.rows.n)))
+        if rule.counts_empty and rule.level is not Level.TOKEN:
+            count = count + self.rows.without[0]
         return float(mean_weight(rule, total, count))
 
     def _divided(self, name: str, values: Array) -> Array:
@@ -180,6 +182,11 @@ class RecipeRows:
     def masked(self) -> Array:
         """Tokens that were rejected."""
         return self.rows.n - self.kept
+
+    @property
+    def dropped(self) -> Array:
+        """Tokens that a filter took out of the loss mask itself."""
+        return self["logged.dropped"] if self._has("logged.dropped") else np.zeros(self.rows.rollouts, dtype=np.int64)
 
     @cached_property
     def truncated_low(self) -> Array:

@@ -23,7 +23,7 @@ from iscope.engines.replay_rows import rows, schema
 from iscope.engines.scopes import Label, Scopes
 from iscope.errors import DataError
 from iscope.recipes.model import BoundRecipe
-from iscope.replay.aggregation import Totals, divisors
+from iscope.replay.aggregation import Totals, counted_tokens, divisors
 from iscope.replay.normalisation import BatchMeans
 from iscope.replay.outcome import Outcome, add_weights, loss_tokens_of, replay_batch
 from iscope.replay.segments import Segments
@@ -172,7 +172,7 @@ def _first_pass(dump: Dump, task: Task, scopes: Scopes) -> tuple[Totals, Tensor 
             left, counted = outcome.loss_tokens, outcome.counted
         elif loss.counts == "filled":
             counted = left > 0
-        totals = totals.add(left, places, counted)
+        totals = totals.add(counted_tokens(loss, left), places, counted)
         if means is not None:
             add_weights(means, batch, task.unscored, places)
         first += len(batch)

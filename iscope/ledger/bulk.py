@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +11,7 @@ from iscope.ledger.gradient import by_sign, can_differentiate
 from iscope.ledger.plan import Plan
 from iscope.recipes.model import Loss, Pair
 from iscope.replay.losses import base_coefficient, is_plain
-from iscope.replay.segments import Segments
+from iscope.replay.segments import Segments, expm1
 from iscope.replay.view import TokenView
 
 Columns = dict[str, Tensor]
@@ -70,7 +69,7 @@ def measure_bulk(block: TokenView, outside: Tensor, plan: Plan, pairs: list[Pair
     segments = block.segments
     out = torch.bincount(segments.row_of(outside), minlength=segments.rows)
     exact = {pair: _without(block.exact(pair), outside) for pair in pairs}
-    excess = {pair: torch.from_numpy(np.expm1(d.numpy())) for pair, d in exact.items()}
+    excess = {pair: expm1(d) for pair, d in exact.items()}
     sums = {pair: _pair_sums(segments, exact[pair], excess[pair], out) for pair in pairs}
     for pair in pairs:
         kept = block.log_ratio(pair)

@@ -12,6 +12,7 @@ from torch import Tensor
 from iscope.ledger import histogram
 from iscope.ledger.histogram import Counts
 from iscope.recipes.model import Pair
+from iscope.replay.segments import expm1
 from iscope.replay.view import TokenView
 
 # Buckets q < 0.1, 0.1 to 0.5, 0.5 to 0.9, and 0.9 and more.
@@ -60,7 +61,7 @@ def _keys(view: TokenView) -> np.ndarray[Any, np.dtype[np.int64]]:
 def _gaps(view: TokenView) -> Counts:
     """Histogram of abs(d) / (1 - q) over the tokens that are not certain; float32 is finer than its bins."""
     inference = view.inference.numpy()
-    gap = view.log_ratio(Pair.TRAINER_INFERENCE).abs() / torch.from_numpy(-np.expm1(inference))
+    gap = view.log_ratio(Pair.TRAINER_INFERENCE).abs() / expm1(view.inference).neg_()
     bins = histogram.bin_of(gap)
     bins[torch.from_numpy(inference >= math.log(_GAP_BELOW))] = histogram.ZERO_WEIGHT
     counts = histogram.count(bins)

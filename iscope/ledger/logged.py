@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from iscope.recipes.model import BoundRecipe, Filter, Level, Reduction, bound_value
 from iscope.replay.aggregation import dropped_tokens
 from iscope.replay.correction import Correction, correct, undropped_weight
-from iscope.replay.filters import statistic
+from iscope.replay.filters import reject, statistic
 from iscope.replay.view import TokenView
 from iscope.replay.weights import clamp_log
 
@@ -22,15 +23,17 @@ def measure_logged(view: TokenView, recipe: BoundRecipe) -> Columns:
 
     Returns:
         Under ``logged.NAME``: ``weight_sum``, ``weight_sq``, ``weight_min`` and ``weight_max`` of the weights, for a
-        weight per token ``above`` and ``below``, tokens with a ratio outside the bounds; ``dropped``, tokens that a
+        weight per token ``above`` and ``below``, tokens with a ratio outside the bounds; with ``cut_logged`` too
+        ``cut_sum`` and ``cut_sq`` of the weights cut to the bounds; ``dropped``, tokens that a
         filter drops. Under ``statistic{i}``, of filter i: the statistic of the rollout, or, of a statistic per token,
-        ``_sum``, ``_min``, ``_max``, and ``_cut`` and ``_cut_sq`` of the statistic cut to the filter's bounds. Of a
-        recipe whose framework logs none of them, and that does not normalise its weights, nothing.
+        ``_sum``, ``_min``, ``_max``, ``_cut`` and ``_cut_sq`` of the statistic cut to the filter's bounds, and
+        ``_outside``, tokens outside them. Of a
+        recipe that drops nothing, does not normalise its weights, and whose framework logs none of them, nothing.
     """
     rule = recipe.weight
     filters = [index for index, rule in enumerate(recipe.filters) if rule.logged]
     weighs = (rule.logged or rule.normalises) and rule.applied and rule.level is not Level.NONE
-    if not weighs and not filters:
+    if not weighs and not filters and not any(rule.drops for rule in recipe.filters):
         return {}
     correction = correct(view, recipe)
     columns = _weights(view, recipe, correction) if weighs else {}
@@ -72,6 +75,9 @@ def _weights(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Co
         "logged.weight_max": segments.max(weight),
     }
     bounds = weight_bounds(recipe)
+    if rule.cut_logged and bounds is not None:
+        cut = weight.clamp(*bounds)
+        columns |= {"logged.cut_sum": segments.sum(cut), "logged.cut_sq": segments.sum(cut * cut)}
     if rule.level is Level.TOKEN and bounds is not None:
         ratio = clamp_log(view.log_ratio(rule.pair), rule.clamp).exp()
         columns["logged.below"] = segments.count(ratio < bounds[0])
@@ -91,4 +97,5 @@ def _statistic(view: TokenView, rule: Filter) -> Columns:
         "_max": segments.max(value),
         "_cut": segments.sum(cut),
         "_cut_sq": segments.sum(cut * cut),
+        "_outside": segments.count(reject(view, replace(rule, acts_on="token")).out),
     }

@@ -167,6 +167,9 @@ def _blocks(view: TokenView) -> list[slice]:
 def _base(split: Split, plan: Plan, index: int) -> Columns:
     """Gradient of an uncorrected loss, by sign of the signal."""
     rest, base = split.rest, plan.bases[index]
+    if base.couples_tokens:
+        whole = rest.rollouts
+        return by_sign(whole, base, base_coefficient(whole, base).abs() * whole.uncertainty)
     found = by_sign(rest, base, base_coefficient(rest, base).abs() * rest.uncertainty)
     return {name: total + split.bulk.gradients[index, None][name] for name, total in found.items()}
 

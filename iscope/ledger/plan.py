@@ -24,7 +24,10 @@ def base_loss(recipe: BoundRecipe) -> Loss:
             norm_length=None,
             batch_size=None,
             counts=plain.counts,
+            batch_tokens=None,
             counts_dropped=False,
+            sees=plain.sees,
+            tracked=False,
         )
     return Loss(signal=loss.signal, advantage_scale=loss.advantage_scale)
 

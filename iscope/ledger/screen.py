@@ -57,10 +57,13 @@ def quiet_band(recipe: BoundRecipe) -> tuple[float, float] | None:
     rules = [rule for rule in recipe.filters if rule.reduction is not Reduction.TOKEN]
     weight = () if recipe.weight.level is Level.TOKEN else (recipe.weight,)
     survivors = any(rule.sees == "survivors" for rule in (*weight, *rules))
-    if not loss.linear_in_weight or loss.couples_tokens or survivors:
+    pushed = any(rule.pushed_only for rule in recipe.filters)
+    if not loss.linear_in_weight or loss.couples_tokens or survivors or pushed:
         return None
     bands = [_weight_band(recipe), _loss_band(recipe.loss)]
     for rule in recipe.filters:
+        if rule.mean_high is not None:
+            return None
         if rule.reduction is Reduction.TOKEN:
             band = _filter_band(rule)
             if band is None:
@@ -92,16 +95,22 @@ def _loss_band(loss: Loss) -> tuple[float, float]:
 def _filter_band(rule: Filter) -> tuple[float, float] | None:
     low, high = bound_value(rule.low), bound_value(rule.high)
     if rule.quantity is Quantity.LOG_RATIO:
-        return (
-            (low if low is not None else -math.inf, high if high is not None else math.inf)
-            if (rule.space == "plain")
-            else _logs(low, high)
-        )
+        return _open(low, high) if rule.space == "plain" else _logs(low, high)
+    if rule.quantity is Quantity.K1:
+        below, above = _logs(low, high) if rule.space == "log" else _open(low, high)
+        return -above, -below
+    if rule.quantity is Quantity.K2 and low is None and rule.space == "plain":
+        reach = math.sqrt(2 * high) if high is not None and high > 0 else 0.0
+        return -reach, reach
     if rule.quantity is Quantity.PROBABILITY_DIFFERENCE:
         return -_reach(None if low is None else -low), _reach(high)
     if rule.quantity is Quantity.ABS_PROBABILITY_DIFFERENCE and low is None:
         return -_reach(high), _reach(high)
     return None
+
+
+def _open(low: float | None, high: float | None) -> tuple[float, float]:
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def _logs(low: float | None, high: float | None) -> tuple[float, float]:

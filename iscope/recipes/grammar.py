@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from iscope.errors import UsageError
+from iscope.recipes.lists import LIST_KINDS, listed_filters, part_of
 from iscope.recipes.model import (
     BoundRecipe,
     ByOption,
@@ -26,7 +27,6 @@ from iscope.recipes.model import (
     Ref,
     WeightRule,
 )
-from iscope.recipes.lists import LIST_KINDS, listed_filters, part_of
 from iscope.recipes.options import Value, check_value, find_option, is_set, read_value, spell
 from iscope.recipes.registry import find
 
@@ -173,7 +173,8 @@ def _check(recipe: str, constraint: Constraint, values: Mapping[str, Value], sai
     match constraint.kind:
         case "any":
             if not numbers:
-                raise UsageError(f"{recipe}: {describe(constraint)}, but {'it is' if len(given) == 1 else 'all are'} none.")
+                which = "it is" if len(given) == 1 else "all are"
+                raise UsageError(f"{recipe}: {describe(constraint)}, but {which} none.")
             return
         case "positive":
             broken = [name for name, number in numbers.items() if number <= 0]
@@ -207,10 +208,14 @@ def _out_of_order(constraint: Constraint, numbers: Mapping[str, float]) -> list[
 
 def _in_force(rules: Iterable[Filter | None]) -> tuple[Filter, ...]:
     """The filters that have a bound; nothing comes before the first, so it sees the loss mask as it came."""
-    filters = [rule for rule in rules if rule is not None and (rule.low is not None or rule.high is not None)]
+    filters = [rule for rule in rules if rule is not None and _has_bound(rule)]
     if not filters:
         return ()
     return (dataclasses.replace(filters[0], sees="original"), *filters[1:])
+
+
+def _has_bound(rule: Filter) -> bool:
+    return any(bound is not None for bound in (rule.low, rule.high, rule.mean_high))
 
 
 def _seen(weight: WeightRule, filters: Iterable[Filter]) -> WeightRule:

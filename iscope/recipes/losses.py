@@ -61,6 +61,23 @@ class Penalty:
 
 
 @dataclass(frozen=True)
+class Influence:
+    """A constant factor of each token's policy term: exp of the discounted sum of its own and all later log r (FIPO).
+
+    Attributes:
+        half_life: positions after which a log r counts half; those outside the loss mask count as positions too.
+        reach: how far from 1 the factor may lie; None is no bound.
+        above_one: whether it may not lie below 1 either.
+        threshold: where A < 0 and r exceeds it, the factor is at most 1 and at least 0.8; None is no such rule.
+    """
+
+    half_life: Number
+    reach: Number = None
+    above_one: bool | Ref = False
+    threshold: Number = None
+
+
+@dataclass(frozen=True)
 class Loss:
     """The surrogate on top of the correction. w is the applied weight, A the advantage, r the ratio current/trainer.
 
@@ -85,7 +102,8 @@ class Loss:
         straight_through: at level ``sequence``, a token's loss has a gradient through its own log-ratio only, with
             slope 1 (GSPO's token variant).
         pair: the policies of r.
-        gate: the loss's own condition: a token that it rejects has neither policy term nor gradient, yet counts as kept.
+        gate: the loss's own condition: a token that it rejects has no policy term and no gradient, yet counts as kept.
+        influence: a factor of the policy term; a log r of a token whose r exceeds ``delta`` adds nothing to it.
         temperature: of ``sapo``.
         power: of ``vespo``.
         rate: of ``vespo``.
@@ -97,13 +115,20 @@ class Loss:
         count_epsilon: added to the tokens of a rollout where its mean is taken.
         batch_size: rollouts that a mean over rollouts divides by; None: those of the batch, empty ones included.
         counts_dropped: whether ``token-mean`` divides by the loss tokens that filters dropped as well.
+        batch_tokens: tokens that ``token-mean`` divides by; None: the loss tokens of the batch.
         counts: the rollouts in a mean over rollouts: all of the batch, those with loss tokens (``filled``), or all but
             those that a filter drops (``undropped``).
         epsilon: added to the tokens or rollouts of the batch that are divided by, and to the tokens of a rollout in r
             at level ``sequence``.
+        fills_empty: whether ``token-mean`` counts a rollout without loss tokens as one token.
         logged: whether the framework logs r within its bounds, whose sum the ledger then keeps.
         lag_logged: whether the framework logs log r, over the tokens that filters leave in the loss mask, and what the
             loss does at its limits.
+        sees: at level ``sequence``, whether r and A are of the tokens that the filters leave, or of all of them.
+        pools_advantage: at level ``sequence``, A of every token is the mean over its rollout's tokens.
+        tracked: whether the framework logs sum, smallest and largest of what its loss does to a token, which the
+            ledger then keeps.
+        left_logged: whether what the framework logs of the loss is over the tokens that filters leave in the loss mask.
     """
 
     type: Literal[
@@ -127,6 +152,7 @@ class Loss:
     straight_through: bool = False
     pair: Pair = Pair.CURRENT_TRAINER
     gate: Filter | None = None
+    influence: Influence | None = None
     temperature: BySign | None = None
     power: BySign | None = None
     rate: BySign | None = None
@@ -138,10 +164,16 @@ class Loss:
     count_epsilon: float = 0.0
     batch_size: Number = None
     counts_dropped: bool | Ref = False
+    batch_tokens: Number = None
     counts: Literal["all", "filled", "undropped"] = "all"
     epsilon: float = 0.0
+    fills_empty: bool = False
     logged: bool = False
     lag_logged: bool = False
+    sees: Literal["original", "survivors"] = "original"
+    pools_advantage: bool = False
+    tracked: bool = False
+    left_logged: bool = False
 
     @property
     def uses_ratio(self) -> bool:
@@ -161,6 +193,6 @@ class Loss:
     @property
     def couples_tokens(self) -> bool:
         """Whether a token's gradient depends on the other tokens of its rollout, beyond their common weight."""
-        if self.type in ("vespo", "geo_mean"):
+        if self.type in ("vespo", "geo_mean") or self.influence is not None:
             return True
         return self.level == "sequence" and self.type in ("clipped_surrogate", "clipped_weight", "sapo")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from iscope.recipes.losses import Aggregation, BySign, Loss, Penalty
+from iscope.recipes.losses import Aggregation, BySign, Influence, Loss, Penalty
 from iscope.recipes.rules import (
     ByOption,
     Filter,
@@ -35,6 +35,7 @@ __all__ = [
     "Filter",
     "FilterList",
     "Framework",
+    "Influence",
     "Level",
     "LogClamp",
     "Loss",
@@ -211,7 +212,7 @@ class BoundRecipe:
     @property
     def needs(self) -> tuple[str, ...]:
         """Optional columns of the dump without which it cannot be replayed."""
-        signed = any({rule.low_signs, rule.high_signs} != {Signs.ANY} for rule in self.filters)
+        signed = any(rule.pushed_only or {rule.low_signs, rule.high_signs} != {Signs.ANY} for rule in self.filters)
         penalty = self.loss.penalty
         pairs = {rule.pair for rule in self.filters}
         if penalty is not None and bound_value(penalty.coefficient):

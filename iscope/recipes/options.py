@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from iscope.errors import UsageError, did_you_mean
+from iscope.recipes.lists import read_names, read_pair, read_pairs
 from iscope.recipes.model import Option
 
 Value = float | int | bool | str | None
@@ -74,6 +75,9 @@ def check_value(recipe: str, option: Option, value: object) -> Value:
         return value
     if option.kind == "choice" and isinstance(value, str) and value in option.choices:
         return value
+    listed = _listed(option, value)
+    if listed is not None:
+        return listed
     if isinstance(value, int | float) and not isinstance(value, bool):
         if option.kind == "int" and isinstance(value, int):
             return value
@@ -84,6 +88,23 @@ def check_value(recipe: str, option: Option, value: object) -> Value:
     raise UsageError(f"{recipe}: {option.short} must be {kind_in_words(option)}, not {said}.{hint}")
 
 
+def _listed(option: Option, value: object) -> Value:
+    """The value of an option that is a pair or a list, in one spelling; None where it is no such value or option."""
+    match option.kind:
+        case "pair":
+            return read_pair(value)
+        case "names":
+            return read_names(value, option.choices)
+        case "pairs":
+            return read_pairs(value)
+    return None
+
+
+def is_set(value: Value) -> bool:
+    """Return whether the option is in use: neither none nor false."""
+    return value is not None and value is not False
+
+
 def kind_in_words(option: Option) -> str:
     """Return what the option accepts: ``a number or none``."""
     kinds = {
@@ -91,6 +112,9 @@ def kind_in_words(option: Option) -> str:
         "int": "a whole number",
         "bool": "true or false",
         "choice": ("one of " if len(option.choices) > 1 else "") + ", ".join(option.choices),
+        "pair": "a number above 0 or two as low_high",
+        "names": "one or more, with commas, of " + ", ".join(option.choices),
+        "pairs": "numbers above 0 or pairs low_high, with commas",
     }
     return kinds[option.kind] + (" or none" if option.nullable else "")
 

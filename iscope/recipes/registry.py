@@ -12,6 +12,14 @@ FRAMEWORKS = {
     "": "iscope.recipes.generic",
     "trl": "iscope.recipes.trl",
     "prime-rl": "iscope.recipes.prime_rl",
+    "verl": "iscope.recipes.verl",
+    "nemo-rl": "iscope.recipes.nemo_rl",
+    "openrlhf": "iscope.recipes.openrlhf",
+    "open-instruct": "iscope.recipes.open_instruct",
+    "skyrl": "iscope.recipes.skyrl",
+    "slime": "iscope.recipes.slime",
+    "miles": "iscope.recipes.miles",
+    "ms-swift": "iscope.recipes.ms_swift",
 }
 
 # Other accepted names of recipes.

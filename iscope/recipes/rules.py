@@ -34,7 +34,9 @@ class Quantity(StrEnum):
     K1 = "k1"  # -d
     K2 = "k2"  # d^2 / 2
     K3 = "k3"  # exp(d) - 1 - d
+    K3_REVERSE = "k3_reverse"  # exp(-d) - 1 + d
     EXP_ABS = "exp_abs"  # exp|d|
+    ABS_EXCESS = "abs_excess"  # |exp(d) - 1|
     BINARY_KL = "binary_kl"  # KL(Bernoulli(q) || Bernoulli(p))
     SIGNED_BINARY_KL = "signed_binary_kl"  # KL(Bernoulli(q) || Bernoulli(p)), below 0 where p < q
     BINARY_KL_REVERSE = "binary_kl_reverse"  # KL(Bernoulli(p) || Bernoulli(q))
@@ -147,7 +149,11 @@ class WeightRule:
         normalise: divide by the batch's mean weight where that exceeds 1e-8: of tokens at level ``token``, else of the
             rollouts that have loss tokens; 0 where a filter zeroes the weight, but whole where one drops it.
         count_epsilon: added to the number of tokens that a mean of the weights is divided by.
+        counts_empty: whether the mean weight of rollouts counts those without loss tokens, at 0.
         logged: whether the framework logs statistics of the weight that the ledger then keeps.
+        cut_logged: whether those are of the weight cut to its bounds on either side as well, too.
+        decided_by: at level ``geometric``, the rollout's sum or largest log-ratio, whose exp must lie outside the
+            bounds too for the weight to be cut; None is the weight itself.
     """
 
     level: Level | Ref = Level.NONE
@@ -160,7 +166,10 @@ class WeightRule:
     sees: Literal["original", "survivors"] = "original"
     normalise: bool | Ref = False
     count_epsilon: float = 0.0
+    counts_empty: bool = False
     logged: bool = False
+    cut_logged: bool = False
+    decided_by: Reduction | None = None
 
     @property
     def normalises(self) -> bool:
@@ -189,9 +198,14 @@ class Filter:
         drops: True shrinks mask and denominators with it; False only zeroes the weight.
         nan_kept: what happens to a statistic that is NaN.
         clamp: limits on the log-ratio before anything else, of each token or of the reduced sum or mean.
-        masks_penalty: True takes the penalty of a rejected token away too.
+        masks_penalty: True takes a rejected token out of the loss mask of every term, its penalty too, while all
+            denominators, means of weights included, count it.
+        of_loss: True rejects from the loss alone: the weight that is logged and averaged keeps its value.
         logged: whether the framework logs the statistic, which the ledger then keeps.
         overflow: what a ratio that is not finite becomes before it is tested: itself, or 0.
+        pushed_only: of a rollout that is to be rejected, reject only the tokens whose d has the sign of A.
+        mean_high: reject the tokens of the batch with the largest statistics, as few as bring the mean of the others
+            below it; None is no such bound.
     """
 
     name: str
@@ -210,5 +224,8 @@ class Filter:
     nan_kept: bool = True
     clamp: LogClamp | None = None
     masks_penalty: bool = False
+    of_loss: bool = False
     logged: bool = False
     overflow: Literal["keep", "zero"] = "keep"
+    pushed_only: bool = False
+    mean_high: Number = None

@@ -47,6 +47,11 @@ class Totals:
         return grown
 
 
+def counted_tokens(loss: Loss, loss_tokens: Tensor) -> Tensor:
+    """What rollouts add to the loss tokens of their batch, int64 [N]; slime (624b824a) counts an empty one as 1."""
+    return loss_tokens.clamp(min=1) if loss.fills_empty else loss_tokens
+
+
 def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals) -> Tensor:
     """What each rollout's sum of per-token losses is divided by, float64 [N]; the batch's loss is the sum of these.
 
@@ -64,11 +69,13 @@ def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals) -> 
         totals: what those batches hold.
     """
     if loss.aggregation is Aggregation.TOKEN_MEAN:
-        return totals.loss_tokens[batch].clamp(min=1).double() + loss.epsilon
+        tokens = totals.loss_tokens[batch].clamp(min=1).double() + loss.epsilon
+        constant = bound_value(loss.batch_tokens)
+        return tokens if constant is None else torch.full_like(tokens, constant)
     if loss.aggregation is Aggregation.TOKEN_SUM:
         return torch.ones(loss_tokens.numel(), dtype=torch.float64)
     size = bound_value(loss.batch_size)
-    rollouts = totals.rollouts[batch].double() + loss.epsilon
+    rollouts = totals.rollouts[batch].clamp(min=1).double() + loss.epsilon
     if size is not None:
         rollouts = torch.full_like(rollouts, size)
     if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_SUM:

@@ -86,11 +86,21 @@ def _alive(view: TokenView, token: Tensor | None, rollout: Tensor | None) -> Ten
 
 
 def undropped_weight(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Tensor:
-    """Float64 [P], the weight of each token, 0 where a filter zeroes it; those that a filter drops keep theirs."""
+    """Float64 [P], the weight of each token, 0 where a filter zeroes it; what else a filter rejects keeps its own."""
     log = correction.weight.log if correction.weight.per_token else view.segments.expand(correction.weight.log)
     weight = log.exp()
     for rule, rejection in zip(recipe.filters, correction.rejections, strict=True):
-        if not rule.drops:
+        if not (rule.drops or rule.masks_penalty or rule.of_loss):
             out = rejection.out if rejection.per_token else view.segments.expand(rejection.out)
             weight.masked_fill_(out, 0.0)
     return weight
+
+
+def masked_tokens(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Tensor | None:
+    """Bool [P], tokens that a filter takes out of every term but not out of the denominators; None without such."""
+    masked: Tensor | None = None
+    for rule, rejection in zip(recipe.filters, correction.rejections, strict=True):
+        if rule.masks_penalty:
+            out = rejection.out if rejection.per_token else view.segments.expand(rejection.out)
+            masked = out if masked is None else masked | out
+    return masked

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from iscope.recipes.model import Filter, LogClamp, Pair, Quantity, Reduction, Signs, bound_value
+from iscope.replay.cuts import BatchCuts, above
 from iscope.replay.view import TokenView
 from iscope.replay.weights import clamp_log, tested_ratio
 
@@ -44,6 +45,8 @@ def reject(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Reject
     per_token = rule.reduction is Reduction.TOKEN
     low = _outside(view, value, rule, below=True)
     high = _outside(view, value, rule, below=False)
+    if rule.mean_high is not None:
+        high = high | _over_mean(view, value, rule)
     out = low | high
     if not rule.nan_kept:
         out = out | value.isnan()
@@ -52,7 +55,22 @@ def reject(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Reject
     if per_token and rule.acts_on == "rollout":
         low, high, out = (view.segments.count(flags) > 0 for flags in (low, high, out))
         per_token = False
+    if rule.pushed_only:
+        pushed = view.log_ratio(rule.pair).double() * view.token_advantage > 0
+        low, high, out = (view.segments.expand(flags) & pushed for flags in (low, high, out))
+        per_token = True
     return Rejection(rule.name, low, high, out, per_token)
+
+
+def _over_mean(view: TokenView, value: Tensor, rule: Filter) -> Tensor:
+    """What lies above the cuts of the batches; a view without cuts is taken to be a batch of its own."""
+    bound, cuts = bound_value(rule.mean_high), view.cuts.get(rule)
+    assert bound is not None
+    if cuts is None:
+        collected = BatchCuts(bound)
+        collected.add(value.double(), view.segments, torch.zeros(view.segments.rows, dtype=torch.int64))
+        cuts = collected.cuts()
+    return above(value.double(), view.segments, cuts)
 
 
 def statistic(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Tensor:
@@ -82,8 +100,12 @@ def quantity(view: TokenView, what: Quantity, pair: Pair, clamp: LogClamp | None
         return d * d / 2
     if what is Quantity.K3:
         return (view.ratio(pair) if limits is None else d.exp()) - 1 - d
+    if what is Quantity.K3_REVERSE:
+        return (-d).exp() - 1 + d
     if what is Quantity.EXP_ABS:
         return d.abs().exp()
+    if what is Quantity.ABS_EXCESS:
+        return d.expm1().abs()
     p, q = view.numerator(pair).exp(), view.denominator(pair).exp()
     if what is Quantity.PROBABILITY_DIFFERENCE:
         return p - q

@@ -21,7 +21,7 @@ def mean_parts(rule: WeightRule, weight_sum: Tensor, tokens: Tensor) -> tuple[Te
     """What each rollout adds to the sum and to the count of the batch's mean weight, float64 [N] each.
 
     Source: verl 0.9.1, rollout_is_batch_normalize: at level ``token`` the mean over tokens, else the mean over rollouts
-    that have tokens of their own means.
+    that have tokens of their own means. slime 624b824a, tis_batch_normalize: over all rollouts, an empty one at 0.
 
     Args:
         rule: the weight rule.
@@ -30,7 +30,8 @@ def mean_parts(rule: WeightRule, weight_sum: Tensor, tokens: Tensor) -> tuple[Te
     """
     if rule.level is Level.TOKEN:
         return weight_sum, tokens.double()
-    return weight_sum / (tokens.double() + rule.count_epsilon).clamp(min=1), (tokens > 0).double()
+    counted = torch.ones_like(tokens, dtype=torch.bool) if rule.counts_empty else tokens > 0
+    return weight_sum / (tokens.double() + rule.count_epsilon).clamp(min=1), counted.double()
 
 
 def mean_weight(rule: WeightRule, total: Tensor, count: Tensor) -> Tensor:

@@ -45,10 +45,29 @@ def limited_ratio_sq(view: TokenView, pair: Pair) -> Tensor:
     return limited_ratio(view, pair).square()
 
 
+def abs_excess(view: TokenView, pair: Pair) -> Tensor:
+    """abs(exp(d) - 1) (slime, tis_abs)."""
+    return view.excess(pair).abs()
+
+
+def inference_weighted(view: TokenView, pair: Pair) -> Tensor:
+    """q d, q the denominator's probability (open-instruct, minus debug/vllm_local_reverse_kl)."""
+    return view.denominator(pair).double().exp() * view.exact(pair)
+
+
+def limited_k3(view: TokenView, pair: Pair) -> Tensor:
+    """exp(d) - 1 - d, d within -20 and 20, at most 10 (miles, train_rollout_kl)."""
+    d = view.exact(pair).clamp(-20.0, 20.0)
+    return (expm1(d) - d).clamp(max=10.0)
+
+
 SUMS: dict[str, Callable[[TokenView, Pair], Tensor]] = {
     "reverse_k3": reverse_k3,
     "jensen_shannon": jensen_shannon,
     "weighted_surprise": weighted_surprise,
+    "inference_weighted": inference_weighted,
+    "abs_excess": abs_excess,
+    "limited_k3": limited_k3,
     "limited_ratio": limited_ratio,
     "limited_ratio_sq": limited_ratio_sq,
 }

@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from iscope.recipes.model import Pair
+from iscope.recipes.model import Filter, Pair
+from iscope.replay.cuts import Cuts
 from iscope.replay.segments import Segments, expm1
 from iscope.replay.usable import Usable, is_usable
 from iscope.rollouts import LOGPROBS, RolloutBatch
@@ -42,6 +43,9 @@ class TokenView:
         unusable: bool [P], tokens that the ``neutral`` convention gives ratio 1; None when there are none.
         whole: where this view holds only some tokens of its rollouts, the view that holds all of them: what is decided
             per rollout is decided there.
+        source: the view that this one holds tokens of; None where those come straight from a batch.
+        taken: which tokens of the source or batch it holds; None for all.
+        cuts: of filters that look at the whole batch, where they cut each rollout's; without them a view is a batch.
     """
 
     segments: Segments
@@ -54,6 +58,9 @@ class TokenView:
     repair: Convention = "scored"
     unusable: Tensor | None = None
     whole: TokenView | None = None
+    source: TokenView | None = None
+    taken: Tensor | slice | None = None
+    cuts: dict[Filter, Cuts] = field(default_factory=dict, repr=False)
     _cache: dict[tuple[str, Pair], Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -87,6 +94,11 @@ class TokenView:
     def uncertainty(self) -> Tensor:
         """1 - p [P], float64, p of the policy that is differentiated; the size of the token's logit gradient."""
         return self._once("uncertainty", _NO_PAIR, lambda _: expm1(self.policy.double()).neg_().clamp_(min=0.0))
+
+    @property
+    def position(self) -> Tensor:
+        """Where each token stands among all tokens, of the loss mask or not, int64 [P]; from an arbitrary start."""
+        return self._once("position", _NO_PAIR, lambda _: self._position())
 
     def log_ratio(self, pair: Pair) -> Tensor:
         """d [P], nats, in the precision of the decisions."""
@@ -143,6 +155,7 @@ class TokenView:
         block = self._gather(Segments(offsets), slice(first, last), whole=None)
         if self.advantage is not None and not self.advantage_per_token:
             block.advantage = self.advantage[rows]
+        block.cuts = {rule: cuts[rows] for rule, cuts in self.cuts.items()}
         return block
 
     def _gather(self, segments: Segments, tokens: Tensor | slice, whole: TokenView | None) -> TokenView:
@@ -159,6 +172,8 @@ class TokenView:
             advantage=pick(self.advantage) if self.advantage_per_token else self.advantage,
             unusable=pick(self.unusable),
             whole=whole,
+            source=self,
+            taken=tokens,
             _cache={},
         )
 
@@ -171,6 +186,13 @@ class TokenView:
         if (what, pair) not in self._cache:
             self._cache[what, pair] = make(pair)
         return self._cache[what, pair]
+
+    def _position(self) -> Tensor:
+        if self.source is not None:
+            every = self.source.position
+        else:
+            every = torch.arange(self.taken.numel() if isinstance(self.taken, Tensor) else self.segments.tokens)
+        return every if self.taken is None else every[self.taken]
 
     def _log_ratio(self, pair: Pair) -> Tensor:
         d = self.numerator(pair) - self.denominator(pair)
@@ -216,6 +238,7 @@ def token_view(
         advantage_per_token=batch.advantage_per_token,
         repair=repair,
         unusable=pick(unusable),
+        taken=tokens,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from iscope.recipes.model import Level, LogClamp, Pair, WeightRule, bound_value
+from iscope.recipes.model import Level, LogClamp, Pair, Reduction, WeightRule, bound_value
 from iscope.replay.view import TokenView
 
 
@@ -83,6 +83,9 @@ def _rollout_weight(view: TokenView, rule: WeightRule, alive: Tensor | None) -> 
     ratio = tested_ratio(view, log, rule.clamp)
     low_bound, high_bound = bound_value(rule.low), bound_value(rule.high)
     low, high = _beyond(_tested(ratio, rule), low_bound, high_bound)
+    if rule.decided_by is not None:
+        outside = torch.logical_or(*_beyond(_deciding_ratio(view, rule, alive), low_bound, high_bound))
+        low, high = low & outside, high & outside
     if rule.overflow == "zero_first":
         log = log.masked_fill(~torch.isfinite(ratio), -math.inf)
     for flags, bound in ((low, low_bound), (high, high_bound)):
@@ -91,6 +94,17 @@ def _rollout_weight(view: TokenView, rule: WeightRule, alive: Tensor | None) -> 
     if rule.overflow == "zero":
         log = log.masked_fill(~torch.isfinite(ratio) & ~high, -math.inf)
     return Weight(log, low, high)
+
+
+def _deciding_ratio(view: TokenView, rule: WeightRule, alive: Tensor | None) -> Tensor:
+    """Exp of the sum or largest log-ratio of each rollout [N], in the precision of the decisions."""
+    if rule.decided_by is not Reduction.MAX:
+        log = rollout_log_ratio(view, rule.pair, rule.clamp, mean=False, alive=alive)
+    else:
+        whole = view.rollouts
+        d = whole.log_ratio(rule.pair).double()
+        log = whole.segments.max(d if alive is None else d.masked_fill(~alive, -math.inf), empty=0.0)
+    return tested_ratio(view, log, rule.clamp)
 
 
 def rollout_log_ratio(

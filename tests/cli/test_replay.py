@@ -127,7 +127,8 @@ def test_data_errors(tmp_path: Path) -> None:
 
 
 def test_every_option_reaches_the_replay(tmp_path: Path) -> None:
-    words = "--trainer t1 --trainer t2 --vllm v --current c --ref r --on uid --where step>1 --columns trainer=x --batch 12"
+    words = "--trainer t1 --trainer t2 --vllm v --current c --ref r --on uid --where step>1 --batch 12"
+    words += " --columns trainer=x"
     more = "--precision float64 --unscored neutral --strict --quiet -o w.parquet"
     done = python("-c", FAKE, "replay", *words.split(), "--recipe", SPEC, *more.split(), cwd=tmp_path)
     expected = {

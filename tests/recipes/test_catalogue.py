@@ -39,8 +39,8 @@ def test_every_option_is_described(row: Recipe, option: Option) -> None:
     assert option.doc.endswith(".")
     assert option.name.isidentifier()
     assert option.short.isidentifier()
-    assert option.kind in {"float", "int", "bool", "choice"}
-    assert (option.kind == "choice") == bool(option.choices)
+    assert option.kind in {"float", "int", "bool", "choice", "pair", "names", "pairs"}
+    assert (option.kind in {"choice", "names"}) == bool(option.choices)
     assert check_value(row.name, option, option.default) == option.default
 
 
@@ -62,7 +62,7 @@ def test_no_two_options_share_a_name(table: Framework, row: Recipe) -> None:
 @pytest.mark.parametrize(("table", "row"), ROWS, ids=[row.name for _, row in ROWS])
 def test_references_name_options_and_every_own_option_is_used(table: Framework, row: Recipe) -> None:
     own = {option.short for option in row.options}
-    used = _references((row.weight, row.filters, row.loss, row.weight_if_set))
+    used = _references((row.weight, row.filters, row.filter_list, row.loss, row.weight_if_set))
     assert own <= used
     known = own | {option.short for option in table.loss_options}
     assert used <= known
@@ -155,7 +155,9 @@ def test_every_loss_option_is_read_by_some_loss(table: Framework) -> None:
 @pytest.mark.parametrize("table", frameworks(), ids=[table.title for table in frameworks()])
 def test_every_loss_type_runs(table: Framework) -> None:
     for name, _ in table.losses[1:]:
-        bound = parse(f"{table.name}/none:loss_type={name}")
+        rules = [rule for rule in table.constraints if rule.when == ("loss_type", name)]
+        needed = [rule.options[0] for rule in rules if rule.kind == "any"]
+        bound = parse(f"{table.name}/none:loss_type={name}" + "".join(f",{option}=1" for option in needed))
         assert not _references(bound.loss)
 
 

@@ -53,10 +53,12 @@ def _defaults(options: Any) -> list[str]:
 
 
 def _spelt(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     return "none" if value is None else str(value).removesuffix(".0")
 
 
-@pytest.mark.parametrize("width", [60, 160])
+@pytest.mark.parametrize("width", [60, 240])
 def test_catalogue_shows_summaries_whole(width: int) -> None:
     output = _unwrapped(_run(width=width))
     for table in frameworks():

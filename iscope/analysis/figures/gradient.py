@@ -62,8 +62,20 @@ def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
     base = [rows.log_base_gradient(sign) for sign in ("positive", "negative")]
     if kept[0] is None or kept[1] is None or base[0] is None or base[1] is None:
         return None
-    within = -log_of(rows.rows["loss_tokens"]) if _is_rollout_mean(rows) else 0.0
-    return Gradients(kept[0], kept[1]).shifted(within), Gradients(base[0], base[1]).shifted(within)
+    within = -log_of(rows.rows["loss_tokens"] + rows.recipe.loss.count_epsilon) if _is_rollout_mean(rows) else 0.0
+    return Gradients(kept[0], kept[1]).shifted(within + _shrinking(rows)), Gradients(base[0], base[1]).shifted(within)
+
+
+def _shrinking(rows: RecipeRows) -> Array:
+    """Log of what the loss of each rollout gains because tokens that filters drop leave what it is divided by."""
+    dropped, loss = rows.dropped, rows.recipe.loss
+    if _is_rollout_mean(rows):
+        before, epsilon = rows.rows["loss_tokens"], loss.count_epsilon
+        return log_of((before + epsilon) / (np.maximum(before - dropped, 1) + epsilon))
+    if loss.aggregation is not Aggregation.TOKEN_MEAN or loss.counts_dropped or not dropped.any():
+        return np.zeros(rows.rows.rollouts)
+    whole = rows.rows.batch_loss_tokens
+    return np.full(rows.rows.rollouts, math.log(whole / max(whole - int(dropped.sum()), 1)))
 
 
 def _is_rollout_mean(rows: RecipeRows) -> bool:
@@ -103,7 +115,7 @@ def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -
     else:
         between = math.log(rows.rows.batch_rollouts / int((rows.kept > 0).sum()))
     within = log_of(rows.rows["loss_tokens"] / np.maximum(rows.kept, 1)) if _is_rollout_mean(rows) else 0.0
-    return _ratio(kept.shifted(within + between).total, base.total, empty)
+    return _ratio(kept.shifted(within + between - _shrinking(rows)).total, base.total, empty)
 
 
 def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:

@@ -68,5 +68,7 @@ def _single(name: str, value: Any, *, alone: bool) -> str:
 def _spell(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text.removeprefix("0") if text.startswith("0.") else text

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from iscope.recipes.model import BoundRecipe, Loss, Pair, bound_value
 from iscope.replay.aggregation import dropped_tokens
-from iscope.replay.correction import Correction, undropped_weight
+from iscope.replay.correction import Correction, masked_tokens, undropped_weight
 from iscope.replay.losses.penalties import penalty_terms
 from iscope.replay.losses.shared import weighted
 from iscope.replay.losses.surrogates import gated, stays_one
@@ -57,6 +57,9 @@ def loss_terms(view: TokenView, recipe: BoundRecipe, correction: Correction) -> 
     if penalty.weighted:
         weight = correction.applied_weight(view)
         terms = weighted(terms[0], weight), weighted(terms[1], weight)
+    masked = masked_tokens(view, recipe, correction)
+    if masked is not None:
+        terms = terms[0].masked_fill(masked, 0.0), terms[1].masked_fill(masked, 0.0)
     return LossTerms(policy, coefficient, *terms)
 
 
@@ -64,17 +67,24 @@ def _policy_terms(view: TokenView, recipe: BoundRecipe, correction: Correction) 
     """Where the weight does not simply multiply the loss, rejecting a rollout is not the same as weighting it by 0."""
     loss = recipe.loss
     signal = signal_of(view, loss)
-    dropped = dropped_tokens(view, recipe, correction) if loss.couples_tokens else None
-    if dropped is not None:
-        kept = ~dropped
-        weight = undropped_weight(view, recipe, correction)
-        left = gated(view.only(kept), signal[kept], weight[kept], loss)
+    kept = _coupled(view, recipe, correction) if loss.couples_tokens else None
+    if kept is not None:
+        weight, left_view = undropped_weight(view, recipe, correction), view.only(kept)
+        left = gated(left_view, signal_of(left_view, loss), weight[kept], loss)
         return _among(left[0], kept), _among(left[1], kept)
     if loss.linear_in_weight or loss.floors_weight or correction.keep_rollout is None:
         return gated(view, signal, correction.applied_weight(view), loss)
     lost = ~view.segments.expand(correction.keep_rollout)
     policy, coefficient = gated(view, signal, correction.token_weight(view), loss)
     return policy.masked_fill(lost, 0.0), coefficient.masked_fill(lost, 0.0)
+
+
+def _coupled(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Tensor | None:
+    """Bool [P], the tokens that the ratio of their rollout is taken over; None for all."""
+    if recipe.loss.sees == "survivors" and recipe.filters:
+        return correction.keep(view)
+    dropped = dropped_tokens(view, recipe, correction)
+    return None if dropped is None else ~dropped
 
 
 def _among(values: Tensor, kept: Tensor) -> Tensor:
@@ -97,12 +107,15 @@ def is_plain(view: TokenView, base: Loss) -> bool:
     """Whether the coefficient of an uncorrected loss is just minus its signal on this view."""
     if not base.uses_ratio:
         return True
-    spreads = base.level == "sequence" and view.advantage_per_token
+    spreads = base.level == "sequence" and (view.advantage_per_token or base.epsilon > 0)
     return base.type == "clipped_surrogate" and base.gate is None and stays_one(view, base) and not spreads
 
 
 def signal_of(view: TokenView, loss: Loss) -> Tensor:
     """What multiplies each token's score, float64 [P]: the scaled advantage, or reference minus current logprob."""
     signal = -view.log_ratio(Pair.CURRENT_REF).double() if loss.signal == "ref" else view.token_advantage
+    if loss.pools_advantage and loss.level == "sequence" and view.advantage_per_token:
+        whole = view.rollouts
+        signal = view.segments.expand(whole.segments.mean(whole.token_advantage))
     scale = bound_value(loss.advantage_scale)
     return signal if scale is None or scale == 1.0 else signal * scale

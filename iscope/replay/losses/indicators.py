@@ -10,6 +10,7 @@ from iscope.recipes.model import BoundRecipe, Loss, bound_value
 from iscope.replay.correction import correct
 from iscope.replay.filters import reject
 from iscope.replay.losses import signal_of
+from iscope.replay.losses.influence import future_kl, influence, unsafe
 from iscope.replay.losses.limits import lag, limit_flags
 from iscope.replay.losses.penalties import penalty_terms
 from iscope.replay.losses.shared import loss_ratio
@@ -25,7 +26,9 @@ def indicators(view: TokenView, recipe: BoundRecipe) -> dict[str, Tensor]:
     CISPO's cap; ``phi``: VESPO's weight; ``kl``: the estimate in nats, times r where the penalty has that factor;
     ``gated``: rejected by the loss's own condition; ``ratio`` and ``outside``: CISPO's r, and whether it lies outside
     its bounds, whatever A (SkyRL a9564572, cispo/ratio_mean and clip_ratio); ``clipped_ratio``: r within its bounds
-    (NeMo-RL, probs_ratio_clamped). Where the loss clips the weight of a whole rollout, r is that weight.
+    (NeMo-RL, probs_ratio_clamped); ``future_kl``, ``influence`` and ``unsafe``: FIPO's sum of later log r in nats, its
+    factor, and where that is held at most 1 (ms-swift 4.6.0, fipo/*). Where the loss clips the weight of a whole
+    rollout, r is that weight.
 
     Args:
         view: the tokens of whole rollouts. Without current logprobs or advantages only ``kl`` can be told.
@@ -42,6 +45,12 @@ def indicators(view: TokenView, recipe: BoundRecipe) -> dict[str, Tensor]:
             found |= {"lag": lag(view, loss)} | limit_flags(view, signal, loss)
         if loss.gate is not None:
             found["gated"] = reject(view, loss.gate).out
+        if loss.influence is not None:
+            found |= {
+                "future_kl": future_kl(view, loss, loss.influence),
+                "influence": influence(view, signal, loss, loss.influence),
+                "unsafe": unsafe(view, signal, loss, loss.influence),
+            }
         if loss.type == "vespo":
             found["phi"] = vespo_phi(view, signal, correct(view, recipe).token_weight(view), loss)
     if penalty is not None and bound_value(penalty.coefficient):

@@ -22,8 +22,8 @@ def lag(view: TokenView, loss: Loss) -> Tensor:
 def limit_flags(view: TokenView, signal: Tensor, loss: Loss) -> dict[str, Tensor]:
     """Where a loss type stops, bool [P] each.
 
-    Source: verl 0.9.1, actor/pg_clipfrac and actor/pg_clipfrac_lower. ``dual_clipped``: A < 0 and r above the dual clip.
-    ``diverged``: outside the trust region of dppo; ``truncated``: inside it, r above delta. ``cut_positive`` and
+    Source: verl 0.9.1, actor/pg_clipfrac and actor/pg_clipfrac_lower. ``dual_clipped``: A < 0 and r above the dual
+    clip. ``diverged``: outside the trust region of dppo; ``truncated``: inside it, r above delta. ``cut_positive`` and
     ``cut_negative``: log r outside the limits of geo_mean, by sign of A. ``limited``: r of cispo outside its bounds.
     """
     if loss.type == "geo_mean":

@@ -15,6 +15,7 @@ from iscope.recipes.model import Loss, Pair, bound_value
 from iscope.replay.filters import reject
 from iscope.replay.losses.divergence import dppo
 from iscope.replay.losses.geometric import geo_mean
+from iscope.replay.losses.influence import influence
 from iscope.replay.losses.shared import loss_ratio, spread, weighted
 from iscope.replay.losses.soft import cispo, sapo, vespo
 from iscope.replay.view import TokenView
@@ -109,7 +110,9 @@ SURROGATES: dict[str, Surrogate] = {
 
 
 def gated(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """The policy term and coefficient of a loss, without the tokens that its own condition rejects."""
+    """The policy term and coefficient of a loss, its own condition and the influence of later tokens included."""
     if loss.gate is not None:
         weight = weight.masked_fill(reject(view, loss.gate).out, 0.0)
+    if loss.influence is not None:
+        weight = weighted(influence(view, signal, loss, loss.influence), weight)
     return SURROGATES[loss.type](view, signal, weight, loss)
