@@ -160,7 +160,7 @@ def test_a_narrow_page_has_one_record_per_recipe() -> None:
 
 def test_a_column_appears_only_if_a_recipe_has_the_figure() -> None:
     without, with_them = (squash(render(make(), verbose=True)) for make in (reports.ordinary, reports.future))
-    for head in ("effective", "grad(ient left)", "groups", "product left", "kept: weight other than 0"):
+    for head in ("effect(ive)", "grad(ient left)", "groups", "product left", "kept: weight other than 0"):
         assert head not in without
         assert head in with_them
     assert "52.1 [34.0,81.0]/152" in with_them

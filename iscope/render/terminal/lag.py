@@ -33,7 +33,8 @@ def _versions(report: Report, width: int, *, verbose: bool) -> list[Text]:
     rollouts = at(report.mismatch, "lag", "rollouts")
     over = f" over {count(rollouts)} rollouts" if isinstance(rollouts, int) else ""
     span = f"{low:,g}" if low == high else f"{low:,g} to {high:,g}, mean {number(mean)}"
-    measured = clean(at(report.mismatch, "lag", "names"))
+    word = clean(at(report.mismatch, "lag", "names"))
+    measured = "engine in some rollouts, engine + lag in the others" if word == "mixed" else word
     text = f"LAG trainer version - policy version: {span}{over}; trainer over inference measures: {measured}"
     lines = wrap(text, width, 2)
     lines[0].stylize("bold", 0, len("LAG"))

@@ -75,7 +75,7 @@ def _kept(part: str) -> Make:
     return make
 
 
-_CHANGED = "changed: scored tokens, and rollouts with one, that the row's bounds cut (truncate) or reject (mask)"
+_CHANGED = "modif(ied): scored tokens, and rollouts with one, that the row's bounds cut (truncate) or reject (mask)"
 _MASKED = "masked: rejected, weight 0 (roll: no token kept); trunc: cut or raised to a bound (roll: any token)"
 _SIGNS = "of A>0, A<0: the same over the scored tokens with this sign of the advantage"
 _BY_SIGN = ("masked", "by_sign")
@@ -85,12 +85,12 @@ _PRODUCT = "product left>2x: share of the kept gradient weighted otherwise than 
 _KL = "k3: mean(exp(d)-1-d) of the row's policy pair over kept / masked tokens, nats per token"
 _KL_ROLLOUTS = "by roll: the same, mean over rollouts"
 _MEAN = "weight mean, max: of the applied weight over tokens (token weights) or rollouts, masked = 0"
-_EFFECTIVE = "effective: (sum g)^2 / sum g^2, g = a rollout's |c|(1-p) (its weight without advantages), of the base's"
+_EFFECTIVE = "effect(ive): (sum g)^2 / sum g^2, g = a rollout's |c|(1-p) (its weight without advantages), of the base's"
 _ESS_ROLLOUTS = "ESS rollouts: (sum W)^2 / sum W^2, W = mean applied weight of a rollout, and its share of the rollouts"
 _ESS_TOKENS = "ESS tokens: (sum w)^2 / sum w^2 of the applied weights of tokens, and its share of the scored tokens"
 _COLUMNS = (
-    _Column(("changed", "tok"), _read("modified", "token_fraction", form=percent), _CHANGED),
-    _Column(("changed", "roll"), _read("modified", "rollout_fraction", form=percent), _CHANGED),
+    _Column(("modif", "tok"), _read("modified", "token_fraction", form=percent), _CHANGED),
+    _Column(("modif", "roll"), _read("modified", "rollout_fraction", form=percent), _CHANGED),
     _Column(("ratio", "level"), _level, extra=True),
     _Column(("masked", "tok"), _read("masked", "token_fraction", form=percent), _MASKED, extra=True),
     _Column(("masked", "roll"), _read("masked", "rollout_fraction", form=percent), _MASKED, extra=True),
@@ -104,7 +104,7 @@ _COLUMNS = (
     _Column(("grad", "survivors"), _read("gradient_left", "survivors", form=number), _GRADIENT, extra=True),
     _Column(("kept", "tok"), _kept("tokens"), _KEPT, extra=True),
     _Column(("kept", "roll"), _kept("rollouts"), _KEPT, extra=True),
-    _Column(("effective", "rollouts"), _effective, _EFFECTIVE),
+    _Column(("effect", "rollouts"), _effective, _EFFECTIVE),
     _Column(("groups", "+and-"), _groups, "groups: with gradient of both signs left, of those that had both"),
     _Column(("product", "left>2x"), _read("product_left", form=percent), _PRODUCT),
     _Column(("weight", "mean"), _read("applied", "mean", form=ratio), _MEAN, extra=True),

@@ -117,8 +117,14 @@ def reasons(named: Sequence[tuple[str, Sequence[Cell]]], width: int) -> list[Tex
     return [line for why, names in by_why.items() for line in wrap(f"  - {', '.join(names)}: {why}", width, 4)]
 
 
+_NARROWEST_LABEL = 24
+
+
 def _bands(corner: str, labels: Sequence[Label], columns: Sequence[Column], width: int) -> list[Text]:
     names = _label_width(corner, labels, width)
+    beside = width - sum(column.width + _GAP for column in columns)
+    if _NARROWEST_LABEL <= beside < names:  # folded labels, but every column in one band
+        names = beside
     corner = fold(corner, names)[0]
     folded = [_label_lines(label, names) for label in labels]
     lines: list[Text] = []
