@@ -145,7 +145,7 @@ def test_the_lag_says_what_the_mismatch_measures() -> None:
     text = render(report(lag=lag()), width=160)
     assert (
         "\nLAG trainer version - policy version: 0 to 3, mean 1.50 over 416 rollouts; "
-        "trainer over inference measures: mixed\n"
+        "trainer over inference measures: engine in some rollouts, engine + lag in the others\n"
     ) in text
     same = lag(min=Figure(2.0), mean=Figure(2.0), max=Figure(2.0), names="engine + lag")
     assert "policy version: 2 over 416 rollouts; trainer over inference measures: engine + lag" in render(

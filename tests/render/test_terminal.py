@@ -176,7 +176,7 @@ def test_kept_is_not_shown_without_the_gradient_left() -> None:
 def test_absent_figures_are_a_dash_with_the_reason_once(width: int) -> None:
     text = squash(render(reports.hollow(), width=width))
     assert text.count(reports.NO_ADVANTAGE) == 1
-    assert f"- effective rollouts: {reports.NO_ADVANTAGE}" in text
+    assert f"- effect rollouts: {reports.NO_ADVANTAGE}" in text
     assert "- k1 mean(-d), k3 mean(exp(d)-1-d): no scored token" in text
 
 
