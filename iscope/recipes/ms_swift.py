@@ -52,7 +52,7 @@ _NOT_REPLAYED = (
 
 
 def _source(mode: str) -> str:
-    return f"ms-swift 4.6.0, rollout_importance_sampling_mode={mode}, rollout_importance_sampling_threshold"
+    return f"ms-swift 4.6.0, rollout_importance_sampling_mode: {mode}; rollout_importance_sampling_threshold"
 
 
 _RECIPES = (

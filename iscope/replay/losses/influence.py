@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -59,7 +61,7 @@ def _discounted(view: TokenView, values: Tensor, half_life: float) -> Tensor:
     step, longest = 1, int(segments.lengths.max()) if segments.rows else 0
     while step < longest:
         gap = (position[step:] - position[:-step]).double()
-        later = total[step:] * torch.exp2(-gap / half_life)
+        later = total[step:] * torch.exp(gap * (-math.log(2) / half_life))
         total[:-step] += later.masked_fill_(row[step:] != row[:-step], 0.0)
         step *= 2
     return total

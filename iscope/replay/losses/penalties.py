@@ -44,6 +44,9 @@ def penalty_terms(view: TokenView, loss: Loss, penalty: Penalty) -> tuple[Tensor
         penalty: the term, values only.
     """
     factor = bound_value(penalty.coefficient) or 0.0
+    if penalty.of_sum:
+        value, slope = _of_sum(view, penalty)
+        return factor * value, factor * slope
     if penalty.weight is not None or penalty.input_clamp is not None or penalty.output_clamp is not None:
         value, slope = _clamped(view, penalty)
         return factor * value, factor * slope
@@ -56,6 +59,18 @@ def penalty_terms(view: TokenView, loss: Loss, penalty: Penalty) -> tuple[Tensor
         return value * ratio, factor * estimator.value_and_slope(u) * ratio
     value = value * ratio
     return value, factor * estimator.slope(u) * ratio + spread(view, loss, value)
+
+
+def _of_sum(view: TokenView, penalty: Penalty) -> tuple[Tensor, Tensor]:
+    """f(S) / T of each token, S the sum and T the number of its rollout's tokens, and f'(S); float64 [P].
+
+    Source: prime-rl 07a20499a, loss type kimi_k15, sequence_regularizer. S depends on all T tokens alike, and all T
+    shares of f(S) on S: the derivative by each token's logprob is f'(S) whole.
+    """
+    estimator, whole = _ESTIMATORS[penalty.kind], view.rollouts
+    total = whole.segments.sum(whole.exact(penalty.pair))
+    share = estimator.value(total) / whole.segments.lengths.clamp(min=1)
+    return view.segments.expand(share), view.segments.expand(estimator.slope(total))
 
 
 def _clamped(view: TokenView, penalty: Penalty) -> tuple[Tensor, Tensor]:

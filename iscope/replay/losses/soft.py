@@ -12,6 +12,7 @@ from torch import Tensor
 
 from iscope.recipes.model import BySign, Loss, Pair, bound_value
 from iscope.replay.losses.shared import loss_ratio, spread, weighted
+from iscope.replay.segments import sigmoid
 from iscope.replay.view import TokenView
 
 # VESPO's limits of a token's log-ratio and of the log of the rollout's weight, nats, and its smallest lambda.
@@ -41,9 +42,9 @@ def sapo(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> tuple[T
     ratio = loss_ratio(view, loss)[1]
     temperature = _by_sign(loss.temperature, signal > 0)
     logit = temperature * (ratio - 1)
-    gate = logit.sigmoid()
+    gate = sigmoid(logit)
     policy = weighted(-signal * (4 / temperature) * gate, weight)
-    slope = weighted(-signal * 4 * gate * (-logit).sigmoid() * ratio, weight)
+    slope = weighted(-signal * 4 * gate * sigmoid(-logit) * ratio, weight)
     return policy, spread(view, loss, slope)
 
 

@@ -66,7 +66,8 @@ def _clipped(signal: Tensor, decided: Tensor, ratio: Tensor, loss: Loss) -> tupl
     below = torch.zeros_like(decided, dtype=torch.bool) if low is None else decided < low
     if delta is not None:
         beyond = decided > delta
-        above, below = above | beyond, below | (above & beyond)
+        held = beyond if low is None and high is None else above & beyond
+        above, below = above | beyond, below | held
     inactive = ((signal > 0) & above) | ((signal < 0) & below)
     dual = bound_value(loss.dual)
     if dual is not None:
