@@ -12,6 +12,7 @@ import torch
 from iscope.ledger.ledger import Ledger, LedgerBuilder
 from iscope.ledger.measure import measure
 from iscope.ledger.plan import Plan
+from iscope.replay.dump_cuts import DumpCuts, RowCuts, cuts_of
 from iscope.rollouts import RolloutBatch
 
 Progress = Callable[[int, int], None]
@@ -20,15 +21,19 @@ Progress = Callable[[int, int], None]
 _MOST_WORKERS = 4
 
 
-def run(batches: Iterable[RolloutBatch], plan: Plan, progress: Progress | None = None) -> Ledger:
+def run(
+    batches: Iterable[RolloutBatch], plan: Plan, progress: Progress | None = None, cuts: RowCuts | None = None
+) -> Ledger:
     """Measure every batch and return the ledger; the same bits for any number of threads.
 
     Args:
         batches: the dump.
         plan: what to measure.
         progress: called with the rollouts and tokens of each batch done.
+        cuts: where filters that look at a whole batch cut each rollout of the dump (``iscope.engines.cuts_pass``).
     """
-    shared = _Pass(iter(batches), LedgerBuilder(plan), progress)
+    assert cuts is not None or not DumpCuts(plan.recipes).needed, "a recipe needs the cuts of the whole dump"
+    shared = _Pass(iter(batches), LedgerBuilder(plan), progress, cuts or {})
     workers = min(os.cpu_count() or 1, _MOST_WORKERS)
     with ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
         for done in [pool.submit(shared.work) for _ in range(workers)]:
@@ -39,8 +44,12 @@ def run(batches: Iterable[RolloutBatch], plan: Plan, progress: Progress | None =
 class _Pass:
     """What the threads of one pass share: the stream of batches and the ledger that grows, each behind a lock."""
 
-    def __init__(self, batches: Iterator[RolloutBatch], builder: LedgerBuilder, progress: Progress | None) -> None:
+    def __init__(
+        self, batches: Iterator[RolloutBatch], builder: LedgerBuilder, progress: Progress | None, cuts: RowCuts
+    ) -> None:
         self.builder = builder
+        self._cuts = cuts
+        self._rollouts = 0
         self._batches = batches
         self._progress = progress
         self._decoding = threading.Lock()
@@ -51,8 +60,9 @@ class _Pass:
         """Measure batches until there are none left, or until a thread has failed."""
         torch.set_num_threads(1)  # the operations are too short to share, and the other threads need the cores
         try:
-            while (batch := self._next()) is not None:
-                measured = measure(batch, self.builder.plan)
+            while (found := self._next()) is not None:
+                batch, cuts = found
+                measured = measure(batch, self.builder.plan, cuts)
                 with self._building:
                     self.builder.add(batch, measured)
                     if self._progress is not None:
@@ -61,6 +71,10 @@ class _Pass:
             self._failed = True
             raise
 
-    def _next(self) -> RolloutBatch | None:
+    def _next(self) -> tuple[RolloutBatch, RowCuts] | None:
         with self._decoding:
-            return None if self._failed else next(self._batches, None)
+            batch = None if self._failed else next(self._batches, None)
+            if batch is None:
+                return None
+            first, self._rollouts = self._rollouts, self._rollouts + len(batch)
+            return batch, cuts_of(self._cuts, slice(first, self._rollouts))

@@ -99,6 +99,9 @@ _WEIGHT = WeightRule(
 
 _VERSION = "AReaL 1.0.4, PPOActorConfig"
 _D = "d_t = trainer_t - inference_t"
+_ONE_RATIO = (
+    "rho_t = exp(current_t - inference_t), with importance_sampling_level=sequence exp of the mean over the rollout"
+)
 _FROZEN = "The weight is constant: the loss's own ratio, current over trainer, carries the gradient."
 _DENOMINATOR = "What rejection sampling rejects stays in the loss's denominator; what m2_threshold drops does not."
 _SCALE = (
@@ -139,9 +142,7 @@ _SAMPLING = Recipe(
     "action=mask: 0 unless lower <= x <= upper; action=clamp: min(max(w_t, lower), upper) where x is out of bounds\n"
     "m2_threshold first drops the tokens with the largest d_t^2 of the batch",
     source=f"{_VERSION}: use_decoupled_loss=True, rejection_sampling with its level, action, metric, agg, upper and "
-    "lower (here "
-    + ", ".join(option.name for option in _OPTIONS)
-    + "), m2_threshold",
+    "lower (here " + ", ".join(option.name for option in _OPTIONS) + "), m2_threshold",
     options=(*_OPTIONS, _m2_threshold(None, "none drops nothing")),
     weight=_WEIGHT,
     filters=(_M2PO, by_option("action", ("mask", _REJECTION), ("clamp", None))),
@@ -172,7 +173,8 @@ _SAMPLING = Recipe(
 _M2PO_ROW = Recipe(
     name="areal/m2po",
     summary="M2PO: the tokens of the batch with the largest squared log-ratio are dropped; no weight.",
-    formula=f"{_D}\ndropped: the largest d_t^2 of the batch, as few as bring the mean of the others below m2_threshold\n"
+    formula=f"{_D}\n"
+    "dropped: the largest d_t^2 of the batch, as few as bring the mean of the others below m2_threshold\n"
     "w_t = 1 for the others",
     source=f"{_VERSION}: use_decoupled_loss=True, m2_threshold, rejection_sampling=None; the default here is the "
     "threshold of M2PO (arXiv:2510.01161), AReaL's own is none",
@@ -184,8 +186,7 @@ _M2PO_ROW = Recipe(
 _COUPLED = Recipe(
     name="areal/coupled",
     summary="PPO with the engine's logprobs as the old policy's: one ratio, current over inference.",
-    formula="rho_t = exp(current_t - inference_t), or exp of the rollout's mean with importance_sampling_level=sequence\n"
-    "loss = -min(rho A, clamp(rho, 1 - eps_clip, 1 + eps_clip_higher) A)",
+    formula=f"{_ONE_RATIO}\nloss = -min(rho A, clamp(rho, 1 - eps_clip, 1 + eps_clip_higher) A)",
     source=f"{_VERSION}: use_decoupled_loss=False, recompute_logprob=False, use_sapo_loss=False, the defaults",
     weight=WeightRule(
         by_option("importance_sampling_level", ("token", Level.TOKEN), ("sequence", Level.GEOMETRIC)),
@@ -201,7 +202,7 @@ _COUPLED = Recipe(
 _SAPO = Recipe(
     name="areal/sapo",
     summary="SAPO with the engine's logprobs as the old policy's: a sigmoid gate in place of clipping.",
-    formula="rho_t = exp(current_t - inference_t), or exp of the rollout's mean with importance_sampling_level=sequence\n"
+    formula=f"{_ONE_RATIO}\n"
     "loss = -A (4 / tau) sigmoid(tau (rho - 1)), tau = sapo_tau_pos where A > 0, else sapo_tau_neg",
     source=f"{_VERSION}: use_sapo_loss=True, sapo_tau_pos, sapo_tau_neg, use_decoupled_loss=False",
     options=(

@@ -83,7 +83,7 @@ class BatchCuts:
         value, tied = torch.full((self._rollouts,), math.inf, dtype=torch.float64), torch.zeros_like(places)
         values, rows = torch.cat(self._large), torch.cat(self._rows)
         small = torch.cat(self._small_sum), torch.cat(self._small_count)
-        for place in places[rows].unique():
+        for place in torch.unique(places[rows]):
             members, inside = places == place, places[rows] == place
             rest = float(small[0][members].sum()), int(small[1][members].sum())
             cut, ties = _cut(values[inside], *rest, self.bound)
@@ -106,10 +106,8 @@ def _cut(large: Tensor, rest: float, count: int, bound: float) -> tuple[float, i
     sums = rest + ordered.flip(0).cumsum(0).flip(0)
     counts = count + torch.arange(ordered.numel(), 0, -1)
     low_enough = (sums / counts < bound).nonzero()
-    if low_enough.numel():
-        rejected = int(low_enough[0])
-    else:
-        rejected = ordered.numel() if count else ordered.numel() - 1
+    every = ordered.numel() if count else ordered.numel() - 1
+    rejected = int(low_enough[0]) if low_enough.numel() else every
     if not rejected:
         return math.inf, 0
     cut = float(ordered[rejected - 1])
