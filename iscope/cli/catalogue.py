@@ -21,6 +21,8 @@ _GAP = 2
 def overview(tables: Sequence[Framework], width: int) -> Iterator[RenderableType]:
     """Yield the recipes of these frameworks: name, options with defaults, one line each.
 
+    A single framework is followed by what of it is not replayed, and why.
+
     Args:
         tables: the frameworks, in order.
         width: columns of the terminal; below 72 each recipe is a block of lines.
@@ -45,7 +47,16 @@ def overview(tables: Sequence[Framework], width: int) -> Iterator[RenderableType
                 grid.add_row(Text(row.name), Text(_defaults(row.options)), Text(row.summary))
             yield grid
         yield Text()
+    if len(tables) == 1:
+        yield from _not_replayed(tables[0])
     yield Text("'iscope recipes NAME' shows the formula, the options in full, the source and the traps.")
+
+
+def _not_replayed(table: Framework) -> Iterator[RenderableType]:
+    if table.not_replayed:
+        yield Text("not replayed", style="bold")
+        yield _facts(list(table.not_replayed), indent=2)
+        yield Text()
 
 
 def detail(bound: BoundRecipe) -> Iterator[RenderableType]:

@@ -54,6 +54,7 @@ def _catalogue_json(tables: tuple[Framework, ...]) -> dict[str, Any]:
                 "version": table.version or None,
                 "loss_options": [_option_json(option) for option in table.loss_options],
                 "recipes": [_row_json(row) for row in table.recipes],
+                "not_replayed": [{"name": left, "reason": reason} for left, reason in table.not_replayed],
             }
             for table in tables
         ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from iscope.recipes.model import Constraint, Filter, Framework, Level, Loss, Option, Recipe, Reduction, Ref, WeightRule
+from iscope.recipes.generic_losses import CONSTRAINTS, LOSS_OPTIONS, LOSSES
+from iscope.recipes.generic_masks import MASKS
+from iscope.recipes.model import Constraint, Filter, Framework, Level, Option, Recipe, Reduction, Ref, WeightRule
 
 
 def _bound(short: str, default: float, doc: str, *aliases: str) -> Option:
@@ -20,6 +22,12 @@ _LEVEL = Option(
 
 _LOW, _HIGH = Ref("low"), Ref("high")
 _BAND = (Constraint("less", ("low", "high")), Constraint("any", ("low", "high")))
+# These losses multiply the weights of a rollout's tokens, and one weight for all of them would enter as often.
+_NO_PRODUCT = tuple(
+    Constraint("not", ("loss_type",), loss, when=("level", level.value))
+    for loss in ("gmpo", "vespo")
+    for level in (Level.SEQUENCE, Level.GEOMETRIC)
+)
 _TOKEN_RATIO = "rho_t = exp(trainer_t - inference_t)"
 
 _RECIPES = (
@@ -73,7 +81,7 @@ _RECIPES = (
         ),
         weight=WeightRule(Ref("level")),
         filters=(Filter("geometric_mask", reduction=Reduction.MEAN, low=_LOW, high=_HIGH, acts_on="rollout"),),
-        constraints=_BAND,
+        constraints=(*_BAND, *_NO_PRODUCT),
         notes=(
             "The mean does not grow with length, but its noise shrinks with it: short rollouts leave a narrow band "
             "by chance.",
@@ -83,7 +91,19 @@ _RECIPES = (
     ),
 )
 
-# The clipped surrogate of PPO at its customary 0.2; without current logprobs nothing is clipped.
-_LOSS = Loss("clipped_surrogate", low=0.8, high=1.2)
-
-FRAMEWORK = Framework(name="", title="Generic", version="", recipes=_RECIPES, losses=(("", _LOSS),))
+FRAMEWORK = Framework(
+    name="",
+    title="Generic",
+    version="",
+    recipes=(*_RECIPES, *MASKS),
+    loss_options=LOSS_OPTIONS,
+    losses=LOSSES,
+    constraints=CONSTRAINTS,
+    not_replayed=(
+        (
+            "trust_region_mask",
+            "it tests divergences over the whole vocabulary (arXiv 2512.23075), of which a dump has the sampled token "
+            "only; verl/rollout_rs with rollout_rs=seq_max_k2 and a threshold tests an estimate from those",
+        ),
+    ),
+)

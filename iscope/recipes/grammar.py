@@ -28,7 +28,7 @@ from iscope.recipes.model import (
     WeightRule,
 )
 from iscope.recipes.options import Value, check_value, find_option, is_set, read_value, spell
-from iscope.recipes.registry import find
+from iscope.recipes.registry import find, refuse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +67,7 @@ def bind(row: Recipe, framework: Framework, options: Mapping[str, object]) -> Bo
     Raises:
         UsageError: when an option, a value or their combination is not accepted.
     """
-    known = (*row.options, *framework.loss_options)
-    given = (_Given(find_option(row.name, known, name), value, f"as {name}") for name, value in options.items())
+    given = (_Given(_option(row, framework, name), value, f"as {name}") for name, value in options.items())
     return _bind(row, framework, given)
 
 
@@ -96,7 +95,6 @@ def describe(constraint: Constraint) -> str:
 
 def _read(row: Recipe, framework: Framework, text: str) -> Iterator[_Given]:
     """Yield the options of ``a,b,name=c``."""
-    known = (*row.options, *framework.loss_options)
     named, found = False, list[tuple[Option, str, str]]()
     for position, piece in enumerate(piece.strip() for piece in text.split(",")):
         name, equals, value = (part.strip() for part in piece.partition("="))
@@ -109,10 +107,15 @@ def _read(row: Recipe, framework: Framework, text: str) -> Iterator[_Given]:
         if not equals and named:
             raise UsageError(f"{row.name}: {piece!r} follows a named option; write it as option=value.")
         named = bool(equals)
-        option = find_option(row.name, known, name) if named else _positional(row, position, piece)
+        option = _option(row, framework, name) if named else _positional(row, position, piece)
         found.append((option, value, f"as {name}") if named else (option, piece, "by position"))
     for option, value, how in found:
         yield _Given(option, read_value(option, value), how)
+
+
+def _option(row: Recipe, framework: Framework, name: str) -> Option:
+    refuse(framework, name)
+    return find_option(row.name, (*row.options, *framework.loss_options), name)
 
 
 def _positional(row: Recipe, position: int, piece: str) -> Option:
@@ -131,6 +134,8 @@ def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRe
         if short in said:
             raise UsageError(f"{row.name}: {short} is given twice, {said[short]} and {item.how}.")
         said[short] = item.how
+        if item.option.kind == "choice":
+            refuse(framework, str(item.value))
         values[short] = check_value(row.name, item.option, item.value)
     for constraint in (*row.constraints, *framework.constraints):
         _check(row.name, constraint, values, said)
@@ -141,6 +146,7 @@ def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRe
     weight = _seen(_fill(rule, values), filters)
     loss = row.loss or _loss_of_type(framework, values)
     read = {"loss_type", *_references((rule, row.filters, loss), values)}
+    weighted = weight.level != Level.NONE and weight.applied
     return BoundRecipe(
         name=row.name,
         framework=framework.name,
@@ -148,7 +154,7 @@ def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRe
         options=values,
         weight=dataclasses.replace(weight, level=Level(str(weight.level))),
         filters=filters,
-        loss=_fill(loss, values),
+        loss=dataclasses.replace(_fill(loss, values), weighted=weighted),
         row=row,
         unused=tuple(option.short for option in _changed(framework, values) if option.short not in read),
     )

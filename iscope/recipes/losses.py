@@ -48,6 +48,8 @@ class Penalty:
             or ``one``, the ratio of the numerator to itself: 1, but not its derivative.
         input_clamp: largest abs(u), beyond which f has no gradient; None is no bound.
         output_clamp: largest abs(f), beyond which it has no gradient; None is no bound.
+        of_sum: whether u is the sum over the rollout's tokens, and each token has its share of f(u), one over their
+            number; without factors and clamps.
     """
 
     kind: Literal["squared", "k1", "k2", "k3"]
@@ -58,6 +60,7 @@ class Penalty:
     weight: Pair | Literal["one"] | None = None
     input_clamp: Number = None
     output_clamp: Number = None
+    of_sum: bool | Ref = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ class Loss:
         tracked: whether the framework logs sum, smallest and largest of what its loss does to a token, which the
             ledger then keeps.
         left_logged: whether what the framework logs of the loss is over the tokens that filters leave in the loss mask.
+        weighted: whether the recipe weights tokens by a ratio, not just by 0 and 1; filled in when it is bound.
     """
 
     type: Literal[
@@ -174,11 +178,19 @@ class Loss:
     pools_advantage: bool = False
     tracked: bool = False
     left_logged: bool = False
+    weighted: bool = False
 
     @property
     def uses_ratio(self) -> bool:
         """Whether r, current over trainer, is part of the policy term, so that weight 1 does not leave just -A."""
         return self.type in ("clipped_surrogate", "cispo", "sapo", "vespo", "dppo", "geo_mean")
+
+    @property
+    def gradient_through(self) -> Literal["weight", "ratio", "score"]:
+        """What the gradient runs through: the applied weight, the ratio r, or log pi with all else constant."""
+        if self.type in ("surrogate", "clipped_weight"):
+            return "weight"
+        return "ratio" if self.type in ("clipped_surrogate", "sapo", "geo_mean") else "score"
 
     @property
     def linear_in_weight(self) -> bool:

@@ -169,6 +169,7 @@ class Framework:
         constraints: conditions on the loss options.
         sums: per-token quantities (``iscope.replay.sums``) whose sums its metrics need, and of which pair; None is the
             pair of the recipe's weight.
+        not_replayed: modes, loss types and options of the framework that iscope does not replay, each with the reason.
     """
 
     name: str
@@ -179,6 +180,7 @@ class Framework:
     losses: tuple[tuple[str, Loss], ...] = (("", Loss()),)
     constraints: tuple[Constraint, ...] = ()
     sums: tuple[tuple[str, Pair | None], ...] = ()
+    not_replayed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

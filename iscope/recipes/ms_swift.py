@@ -144,4 +144,8 @@ FRAMEWORK = Framework(
     losses=LOSSES,
     constraints=CONSTRAINTS,
     sums=(("limited_k3", Pair.TRAINER_INFERENCE), ("limited_ratio_sq", Pair.TRAINER_INFERENCE)),
+    not_replayed=(
+        ("real", "it couples the rollouts of a group and ignores the importance weights"),
+        ("top_entropy_quantile", "it needs the entropy of each token's distribution, which no dump holds"),
+    ),
 )

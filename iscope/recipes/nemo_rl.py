@@ -161,4 +161,5 @@ FRAMEWORK = Framework(
     losses=LOSSES,
     constraints=CONSTRAINTS,
     sums=(("reverse_k3", None), ("jensen_shannon", None), ("weighted_surprise", Pair.CURRENT_INFERENCE)),
+    not_replayed=(("positive_example_nll_weight", "it needs the rewards that the loss was given"),),
 )

@@ -19,12 +19,14 @@ FRAMEWORKS = {
     "skyrl": "iscope.recipes.skyrl",
     "slime": "iscope.recipes.slime",
     "miles": "iscope.recipes.miles",
+    "areal": "iscope.recipes.areal",
     "ms-swift": "iscope.recipes.ms_swift",
 }
 
 # Other accepted names of recipes.
 ALIASES = {
     "geo_mask": "geometric_mask",
+    "opsm": "off_policy_sequence_mask",
 }
 
 _LISTED = " Run 'iscope recipes' for the list."
@@ -66,7 +68,20 @@ def find(name: str) -> tuple[Framework, Recipe]:
         for row in table.recipes:
             if row.name == wanted:
                 return table, row
+        refuse(table, wanted.removeprefix(f"{owner}/"))
     if name and name in FRAMEWORKS:
         rows = ", ".join(row.name for row in framework(name).recipes)
         raise UsageError(f"{name!r} is a framework, not a recipe; its recipes are {rows}.")
     raise UsageError(f"There is no recipe {name!r}.{did_you_mean(name, (*names(), *ALIASES)) or _LISTED}")
+
+
+def refuse(table: Framework, name: str) -> None:
+    """Say why, where a framework has a mode, loss type or option of this name that iscope does not replay.
+
+    Raises:
+        UsageError: when there is one.
+    """
+    reason = dict(table.not_replayed).get(name)
+    if reason is not None:
+        whose = f"{table.title}'s {name}" if table.name else name
+        raise UsageError(f"{whose} is not replayed: {reason}.")

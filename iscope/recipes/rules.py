@@ -151,7 +151,7 @@ class WeightRule:
         count_epsilon: added to the number of tokens that a mean of the weights is divided by.
         counts_empty: whether the mean weight of rollouts counts those without loss tokens, at 0.
         logged: whether the framework logs statistics of the weight that the ledger then keeps.
-        cut_logged: whether those are of the weight cut to its bounds on either side as well, too.
+        cut_logged: with ``logged``, whether it logs some of the weight cut to its upper bound and the reciprocal too.
         decided_by: at level ``geometric``, the rollout's sum or largest log-ratio, whose exp must lie outside the
             bounds too for the weight to be cut; None is the weight itself.
     """

@@ -259,4 +259,9 @@ FRAMEWORK = Framework(
     losses=LOSSES,
     constraints=CONSTRAINTS,
     sums=(("limited_ratio", Pair.TRAINER_INFERENCE), ("limited_ratio_sq", Pair.TRAINER_INFERENCE)),
+    not_replayed=(
+        ("clip_cov", "it picks tokens at random among those of high covariance"),
+        ("kl_cov", "it sorts the tokens of a micro-batch by covariance, and a dump has no micro-batches"),
+        ("token_mean_legacy", "it divides by the tokens of each micro-batch, and a dump has no micro-batches"),
+    ),
 )

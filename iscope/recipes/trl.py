@@ -169,4 +169,5 @@ FRAMEWORK = Framework(
     loss_options=LOSS_OPTIONS,
     losses=LOSSES,
     constraints=CONSTRAINTS,
+    not_replayed=(("top_entropy_quantile", "it needs the entropy of each token's distribution, which no dump holds"),),
 )

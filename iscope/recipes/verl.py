@@ -151,4 +151,8 @@ FRAMEWORK = Framework(
     losses=LOSSES,
     constraints=CONSTRAINTS,
     sums=(("limited_ratio", None), ("limited_ratio_sq", None)),
+    not_replayed=(
+        ("clip_cov", "it picks tokens at random among those of high covariance"),
+        ("kl_cov", "it sorts the tokens of a micro-batch by covariance, and a dump has no micro-batches"),
+    ),
 )

@@ -108,6 +108,24 @@ def test_a_framework_shows_its_own_recipes() -> None:
     assert "icepop" not in output
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["verl", "prime-rl", "trl"])
+def test_a_framework_ends_with_what_is_not_replayed(name: str, width: int) -> None:
+    output = _run(name, width=width)
+    assert max(len(line) for line in output.splitlines()) <= width
+    end = _unwrapped(output.partition("not replayed\n")[2])
+    left = framework(name).not_replayed
+    assert left
+    for option, reason in left:
+        assert f"{option} {reason}" in end
+    table = _json(name)["frameworks"][0]
+    assert [(entry["name"], entry["reason"]) for entry in table["not_replayed"]] == list(left)
+
+
+def test_the_whole_catalogue_leaves_it_out() -> None:
+    assert "not replayed\n" not in _run()
+
+
 def test_catalogue_as_json() -> None:
     document = _json()
     rows = {row["name"]: row for table in document["frameworks"] for row in table["recipes"]}

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iscope.errors import UsageError
 from iscope.recipes.model import Option
-from iscope.recipes.options import Value, check_value, kind_in_words, read_value, spell
+from iscope.recipes.options import Value, check_value, find_option, kind_in_words, read_value, spell
 
 FLOAT = Option("f", "f", "float", 1.0, "d", nullable=True)
 INT = Option("i", "i", "int", 1, "d")
@@ -68,3 +69,8 @@ def test_other_kinds_round_trip(option: Option, value: Value) -> None:
 )
 def test_kind_in_words(option: Option, words: str) -> None:
     assert kind_in_words(option) == words
+
+
+def test_a_recipe_without_options_says_so() -> None:
+    with pytest.raises(UsageError, match=r"^r has no option 'low'; it takes none\.$"):
+        find_option("r", (), "low")

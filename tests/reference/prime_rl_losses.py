@@ -97,3 +97,54 @@ def ref_kl_2026_08(lp, mu, ref, a, o):
 
 def none(lp, mu, ref, a, o):
     return -(o["adv_tau"] * a * lp).sum()
+
+
+def _binary_kl(a, b):
+    a, b = a.clamp(1e-6, 1 - 1e-6), b.clamp(1e-6, 1 - 1e-6)
+    return a * (a / b).log() + (1 - a) * ((1 - a) / (1 - b)).log()
+
+
+def kpop_2026_08(lp, mu, ref, a, o):
+    p, q = lp.exp().detach(), mu.exp()
+    dropped = (_binary_kl(p, q) > o["kpop_threshold"]) | (_binary_kl(q, p) > o["kpop_threshold"])
+    policy = -(o["adv_tau"] * a * torch.exp(lp - mu))[~dropped].sum() + 0.0 * lp.sum()
+    return _penalised(policy, lp, mu, o["kl_tau"])
+
+
+def kimi_k15_2026_08(lp, mu, ref, a, o):
+    regularizer = (lp - mu) ** 2
+    if o["sequence_regularizer"]:
+        regularizer = torch.ones_like(lp) * (lp - mu).sum() ** 2 / max(len(lp), 1)
+    return (-o["adv_tau"] * a * lp + o["tau"] / 2 * regularizer).sum()
+
+
+def default_2026_03(lp, mu, ref, a, o):
+    moved = lp.exp() - mu.exp()
+    dropped = (moved > o["ipo_mask_high"]) | (moved < -o["ipo_mask_low"])
+    policy = -(o["adv_tau"] * a * torch.exp(lp - mu))[~dropped].sum() + 0.0 * lp.sum()
+    return _penalised(policy, lp, mu, o["kl_tau"])
+
+
+def token_2025_12(lp, mu, ref, a, o):
+    if not lp.numel():
+        return 0.0 * lp.sum()
+    ratio = torch.exp(lp - mu).detach()
+    geometric = math.exp(ratio.log().mean())
+    if not o["geo_mask_low"] <= geometric <= o["geo_mask_high"]:
+        return 0.0 * lp.sum()
+    if ratio.min() < o["sequence_mask_low"] or ratio.max() > o["sequence_mask_high"]:
+        return 0.0 * lp.sum()
+    keep = (ratio >= o["token_mask_low"]) & (ratio <= o["token_mask_high"])
+    return -(ratio * o["adv_tau"] * a * lp * keep).sum()
+
+
+def token_2025_11(lp, mu, ref, a, o):
+    ratio = torch.exp(lp - mu)
+    keep = (ratio >= o["mask_ratio_low"]) & (ratio <= o["mask_ratio_high"])
+    if lp.numel() and ratio.min() < o["sequence_mask_ratio_low"]:
+        keep = torch.zeros_like(keep)
+    return -(a * ratio * keep).sum() + o["kl_tau"] * (lp - mu).sum()
+
+
+def grpo_2025_08(lp, mu, ref, a, o):
+    return -(a * torch.exp(lp - mu).clamp(max=o["clip_ratio"])).sum()

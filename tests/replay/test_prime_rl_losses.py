@@ -23,6 +23,12 @@ OTHERS = [
     "prime-rl/cispo:ratio_low=0.9,ratio_high=1.1",
     "prime-rl/mis_po:0.9,1.1,0.8,1.25",
     "prime-rl/default@2026-08:0.01,0.02,kl_tau=0.5",
+    "prime-rl/kpop@2026-08:0.001,0.5",
+    "prime-rl/kimi_k15@2026-08:0.7,sequence_regularizer=true,adv_tau=0.5",
+    "prime-rl/default@2026-03:0.01,0.02,kl_tau=0.5",
+    "prime-rl/token@2025-12:0.9,1.1,0.95,1.05,0.7,1.4",
+    "prime-rl/token@2025-11:0.9,1.1,0.7,0.3",
+    "prime-rl/grpo@2025-08:1.05",
 ]
 LENGTHS = (0, 5, 1, 40, 0, 17, 3, 0)
 
@@ -55,7 +61,7 @@ def test_autograd(spec, noise):
     recipe = parse(spec)
     view = token_view(batch, None)
     terms = loss_terms(view, recipe, correct(view, recipe))
-    name = recipe.name.removeprefix("prime-rl/").replace("@2026-08", "_2026_08")
+    name = recipe.name.removeprefix("prime-rl/").translate({ord("@"): "_", ord("-"): "_"})
     losses = []
     for row, length in enumerate(LENGTHS):
         start = int(batch.offsets[row])
