@@ -12,6 +12,7 @@ from iscope.analysis.breakdown import columns_of
 from iscope.analysis.report import build_report
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.engines import local
+from iscope.engines.cuts_pass import find_cuts
 from iscope.engines.replay_pass import Replay, Task, replay_dump
 from iscope.engines.scopes import batch_scope
 from iscope.errors import DataError, UsageError, did_you_mean
@@ -76,7 +77,8 @@ def analyze(
     source = open_dump(
         dump, sides=sides, columns=columns, carry=plan.carry, precision=precision, strict=strict, where=where
     )
-    measured = local.run(source.batches(), plan, progress)
+    cuts = find_cuts(source.batches, plan.recipes, plan.unscored)
+    measured = local.run(source.batches(), plan, progress, cuts)
     _refuse_nothing(measured, source)
     if ledger is not None:
         store.save(measured, ledger)
@@ -130,9 +132,7 @@ def replay(
     plan = make_plan([recipe], precision=precision, unscored=unscored)
     sides = _sides(trainer, vllm, current, ref, on)
     carry = ("step",) if scope == "step" else ()
-    source = open_dump(
-        dump, sides=sides, columns=columns, carry=carry, precision=precision, strict=strict, where=where
-    )
+    source = open_dump(dump, sides=sides, columns=columns, carry=carry, precision=precision, strict=strict, where=where)
     return replay_dump(source, Task(plan.recipes[0], scope, unscored), output, progress)
 
 

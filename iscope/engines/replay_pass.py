@@ -18,12 +18,14 @@ from torch import Tensor
 from iscope.dump import Dump
 from iscope.dump.writer import output_path, parquet_file
 from iscope.engines.ahead import decode_ahead
+from iscope.engines.cuts_pass import find_cuts
 from iscope.engines.local import Progress
 from iscope.engines.replay_rows import rows, schema
 from iscope.engines.scopes import Label, Scopes
 from iscope.errors import DataError
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.aggregation import Totals, counted_tokens, divisors
+from iscope.replay.dump_cuts import RowCuts, cuts_of
 from iscope.replay.normalisation import BatchMeans
 from iscope.replay.outcome import Outcome, add_weights, loss_tokens_of, replay_batch
 from iscope.replay.segments import Segments
@@ -147,10 +149,12 @@ class _Sums:
 def _replayed(
     dump: Dump, task: Task, scopes: Scopes, kind: pa.Schema, sums: _Sums, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    totals, means = _first_pass(dump, task, scopes)
+    cuts = find_cuts(dump.batches, (task.recipe,), task.unscored, task.batch)
+    totals, means = _first_pass(dump, task, scopes, cuts)
     for batch in decode_ahead(dump.batches()):
         places = torch.from_numpy(scopes.places(batch.columns, sums.rollouts))
-        outcome = replay_batch(batch, task.recipe, task.unscored, None if means is None else means[places])
+        own = cuts_of(cuts, slice(sums.rollouts, sums.rollouts + len(batch)))
+        outcome = replay_batch(batch, task.recipe, task.unscored, None if means is None else means[places], own)
         divisor = divisors(task.recipe.loss, outcome.loss_tokens, places, totals)
         sums.add(outcome, divisor, places)
         yield rows(batch, outcome, divisor, kind)
@@ -158,7 +162,7 @@ def _replayed(
             progress(len(batch), batch.tokens)
 
 
-def _first_pass(dump: Dump, task: Task, scopes: Scopes) -> tuple[Totals, Tensor | None]:
+def _first_pass(dump: Dump, task: Task, scopes: Scopes, cuts: RowCuts) -> tuple[Totals, Tensor | None]:
     """What the loss of each batch is divided by, and its weights, where the recipe normalises them."""
     loss = task.recipe.loss
     drops = any(rule.drops for rule in task.recipe.filters) and not loss.counts_dropped
@@ -168,7 +172,8 @@ def _first_pass(dump: Dump, task: Task, scopes: Scopes) -> tuple[Totals, Tensor 
         places = torch.from_numpy(scopes.places(batch.columns, first))
         left, counted = loss_tokens_of(batch), None
         if drops:
-            outcome = replay_batch(batch, task.recipe, task.unscored)
+            own = cuts_of(cuts, slice(first, first + len(batch)))
+            outcome = replay_batch(batch, task.recipe, task.unscored, cuts=own)
             left, counted = outcome.loss_tokens, outcome.counted
         elif loss.counts == "filled":
             counted = left > 0

@@ -20,7 +20,9 @@ from iscope.ledger.logged import measure_logged
 from iscope.ledger.loss_columns import measure_loss
 from iscope.ledger.plan import Plan
 from iscope.ledger.screen import Screen, pairs_to_screen, screen_of
+from iscope.ledger.tracked_columns import measure_tracked
 from iscope.recipes.model import Pair
+from iscope.replay.dump_cuts import DumpCuts, RowCuts, cuts_of
 from iscope.replay.losses import base_coefficient
 from iscope.replay.segments import Segments
 from iscope.replay.usable import Usable, usable
@@ -52,17 +54,30 @@ class Measured:
     rounded_positive: int = 0
 
 
-def measure(batch: RolloutBatch, plan: Plan) -> Measured:
-    """Measure everything the plan asks for; each rollout's row depends on its own tokens only."""
+def measure(batch: RolloutBatch, plan: Plan, cuts: RowCuts | None = None) -> Measured:
+    """Measure everything the plan asks for; each rollout's row depends on its own tokens only, and its cuts.
+
+    Args:
+        batch: the rollouts.
+        plan: the plan.
+        cuts: where filters that look at a whole batch cut each rollout's; None where these rollouts are the batch.
+    """
     found = usable(batch)
     view, _ = scored_view(batch, found, plan.unscored)
+    view.cuts = _own_cuts(view, plan) if cuts is None else cuts
     measured, histograms = _measure_view(view, plan)
     columns = _token_counts(batch, found, view) | measured
     trained_rows = (columns["loss_tokens"] != columns["usable_tokens"]).nonzero().squeeze(1)
     trained: Columns = {}
     if trained_rows.numel():
-        trained = _trained(batch, plan, trained_rows)
+        trained = _trained(batch, plan, trained_rows, view.cuts)
     return Measured(columns, trained, trained_rows, histograms, found.unscored, found.rounded_positive)
+
+
+def _own_cuts(view: TokenView, plan: Plan) -> RowCuts:
+    found = DumpCuts(plan.recipes)
+    found.add(view, torch.zeros(view.segments.rows, dtype=torch.int64))
+    return found.cuts()
 
 
 def _token_counts(batch: RolloutBatch, found: Usable, view: TokenView) -> Columns:
@@ -101,7 +116,7 @@ def _measure_view(view: TokenView, plan: Plan) -> tuple[Columns, dict[str, Count
     for index, recipe in enumerate(plan.recipes):
         if can_replay(view, recipe):
             measured, applied = measure_recipe(dense if index in screen.dense else split, recipe, plan.base_of(recipe))
-            measured |= measure_loss(view, recipe) | measure_logged(view, recipe)
+            measured |= measure_loss(view, recipe) | measure_logged(view, recipe) | measure_tracked(view, recipe)
             columns |= {f"recipe{index}:{name}": values for name, values in measured.items()}
             if applied is not None:
                 counts[f"recipe{index}"] = applied
@@ -174,10 +189,11 @@ def _base(split: Split, plan: Plan, index: int) -> Columns:
     return {name: total + split.bulk.gradients[index, None][name] for name, total in found.items()}
 
 
-def _trained(batch: RolloutBatch, plan: Plan, rows: Tensor) -> Columns:
+def _trained(batch: RolloutBatch, plan: Plan, rows: Tensor, cuts: RowCuts) -> Columns:
     """Measure the rollouts with unscored tokens once more, every loss token in, as their framework does."""
     part = take_rollouts(batch, rows)
     view = token_view(part, part.loss_mask, "trl")
+    view.cuts = cuts_of(cuts, rows)
     return _token_counts(part, usable(part), view) | _measure_view(view, plan)[0]
 
 

@@ -27,6 +27,7 @@ def base_loss(recipe: BoundRecipe) -> Loss:
             batch_tokens=None,
             counts_dropped=False,
             sees=plain.sees,
+            weighted=False,
             tracked=False,
         )
     return Loss(signal=loss.signal, advantage_scale=loss.advantage_scale)

@@ -106,6 +106,10 @@ def quantity(view: TokenView, what: Quantity, pair: Pair, clamp: LogClamp | None
         return d.abs().exp()
     if what is Quantity.ABS_EXCESS:
         return d.expm1().abs()
+    return _of_probabilities(view, what, pair)
+
+
+def _of_probabilities(view: TokenView, what: Quantity, pair: Pair) -> Tensor:
     p, q = view.numerator(pair).exp(), view.denominator(pair).exp()
     if what is Quantity.PROBABILITY_DIFFERENCE:
         return p - q

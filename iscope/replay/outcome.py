@@ -10,6 +10,7 @@ from torch import Tensor
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.aggregation import counted_rollouts, dropped_rollouts, dropped_tokens, remaining_loss_tokens
 from iscope.replay.correction import correct
+from iscope.replay.dump_cuts import RowCuts
 from iscope.replay.losses import loss_terms
 from iscope.replay.normalisation import BatchMeans, normalised
 from iscope.replay.segments import Segments
@@ -51,6 +52,7 @@ def replay_batch(
     recipe: BoundRecipe,
     unscored: Literal["exclude", "neutral"],
     mean_weight: Tensor | None = None,
+    cuts: RowCuts | None = None,
 ) -> Outcome:
     """Replay a recipe on a batch that holds everything it looks at.
 
@@ -59,9 +61,11 @@ def replay_batch(
         recipe: the recipe.
         unscored: leave loss tokens with an unusable logprob out, or give them ratio 1.
         mean_weight: float64 [N], what batch normalisation divides the weights of each rollout by.
+        cuts: where filters that look at a whole batch cut each rollout's; None where these rollouts are the batch.
     """
     found = usable(batch)
     view, scored = scored_view(batch, found, unscored)
+    view.cuts = cuts or {}
     correction = correct(view, recipe)
     if mean_weight is not None:
         correction = normalised(view, correction, mean_weight)

@@ -22,6 +22,17 @@ def expm1(values: Tensor) -> Tensor:
         return torch.from_numpy(np.expm1(values.numpy()))
 
 
+def sigmoid(values: Tensor) -> Tensor:
+    """1 / (1 + exp(-x)); torch.sigmoid gives other bits to a value at another place of the tensor."""
+    return 1 / (1 + (-values).exp())
+
+
+def logaddexp(one: Tensor, other: Tensor) -> Tensor:
+    """log(exp(x) + exp(y)); torch.logaddexp gives other bits to a value at another place of the tensor."""
+    gap = (one - other).abs().nan_to_num(nan=0.0, posinf=float("inf"))
+    return torch.maximum(one, other) + (-gap).exp().log1p()
+
+
 class Segments:
     """N consecutive segments of P tokens; segment i is offsets[i]:offsets[i + 1]."""
 

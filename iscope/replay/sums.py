@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from iscope.recipes.model import Pair
-from iscope.replay.segments import expm1
+from iscope.replay.segments import expm1, logaddexp
 from iscope.replay.view import TokenView
 
 
@@ -25,7 +25,7 @@ def reverse_k3(view: TokenView, pair: Pair) -> Tensor:
 def jensen_shannon(view: TokenView, pair: Pair) -> Tensor:
     """Half of exp(x) - 1 - x each, x either policy's logprob over their mixture's (NeMo-RL, js_divergence_error)."""
     p, q = view.numerator(pair).double(), view.denominator(pair).double()
-    mixture = torch.logaddexp(p, q) - torch.log(torch.tensor(2.0, dtype=torch.float64))
+    mixture = logaddexp(p, q) - torch.log(torch.tensor(2.0, dtype=torch.float64))
     over = [p - mixture, q - mixture]
     return sum((expm1(x) - x for x in over), start=torch.zeros_like(p)) / 2
 

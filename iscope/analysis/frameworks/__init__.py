@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+import numpy as np
+
 from iscope.analysis.rows import recipe_rows, trained_rows
 from iscope.ledger.ledger import Ledger
 from iscope.model import Figures
@@ -18,6 +20,7 @@ FRAMEWORKS = {
     "skyrl": "iscope.analysis.frameworks.skyrl",
     "slime": "iscope.analysis.frameworks.slime",
     "miles": "iscope.analysis.frameworks.miles",
+    "areal": "iscope.analysis.frameworks.areal",
     "ms-swift": "iscope.analysis.frameworks.ms_swift",
 }
 
@@ -28,5 +31,7 @@ def framework_metrics(ledger: Ledger, index: int) -> Figures:
     module = FRAMEWORKS.get(recipe.framework)
     if module is None:
         return {}
-    metrics: Figures = import_module(module).metrics(recipe_rows(ledger, trained_rows(ledger), index))
+    # What overflows in a framework's formula is absent from the report; it is nothing to warn about.
+    with np.errstate(all="ignore"):
+        metrics: Figures = import_module(module).metrics(recipe_rows(ledger, trained_rows(ledger), index))
     return metrics

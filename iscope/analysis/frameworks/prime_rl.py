@@ -42,8 +42,9 @@ def metrics(rows: RecipeRows) -> Figures:
 
 def per_rollout(rows: RecipeRows) -> dict[str, Array]:
     """Each metric of each rollout [N]; a rollout without loss tokens has 0."""
-    name = rows.recipe.name.removeprefix("prime-rl/").partition("@")[0]
-    found = _METRICS.get(name, _masked)(rows)
+    dated = rows.recipe.name.removeprefix("prime-rl/")
+    name = dated.partition("@")[0]
+    found = (_HISTORIC.get(dated) or _METRICS.get(name, _masked))(rows)
     prefix = "ref_kl/" if name == "ref_kl" else ""
     named = {f"{prefix}{metric}": values for metric, values in found.items()}
     if name == "ref_kl":
@@ -84,7 +85,7 @@ def _sequence_ratios(rows: RecipeRows) -> dict[str, Array]:
 
 def _seq_tis(rows: RecipeRows) -> dict[str, Array]:
     return _sequence_ratios(rows) | {
-        "mismatch_kl": _mean(rows.rows.pair("k3_sum", _PAIR), rows.rows.n),
+        **_mismatch(rows),
         "is_clipped": (rows["truncated"] > 0).astype(np.float64),
         "seq_weight": np.exp(rows["log_weight"]),
     }
@@ -110,6 +111,14 @@ def _mis_po(rows: RecipeRows) -> dict[str, Array]:
     }
 
 
+def _mismatch(rows: RecipeRows) -> dict[str, Array]:
+    return {"mismatch_kl": _mean(rows.rows.pair("k3_sum", _PAIR), rows.rows.n)}
+
+
+def _kimi(rows: RecipeRows) -> dict[str, Array]:
+    return _mismatch(rows) | {"abs_log_ratio": _mean(rows.rows.pair("abs_sum", _PAIR), rows.rows.n)}
+
+
 def _clipped(rows: RecipeRows) -> dict[str, Array]:
     return {"is_clipped": _mean(rows.truncated_low + rows.truncated_high, rows.rows.n)}
 
@@ -121,4 +130,12 @@ _METRICS: dict[str, Callable[[RecipeRows], dict[str, Array]]] = {
     "geo_mask": _geo_mask,
     "mis_po": _mis_po,
     "cispo": _clipped,
+}
+# By name and date, where the name alone means another rule; of 2025 only what was logged as a mean per rollout.
+_HISTORIC: dict[str, Callable[[RecipeRows], dict[str, Array]]] = {
+    "kimi_k15@2026-08": _kimi,
+    "default@2026-03": _masked,
+    "token@2025-12": _mismatch,
+    "token@2025-11": _mismatch,
+    "grpo@2025-08": lambda _: {},
 }

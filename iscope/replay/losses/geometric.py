@@ -20,14 +20,13 @@ def geo_mean(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> tup
     """-A exp(mean x + mean log(w + 1e-10)) of each rollout, shared out over its tokens alike; A is their mean.
 
     Source: verl 0.9.1, policy_loss.loss_mode geo_mean. The gradient runs through x, the log-ratios current/trainer cut
-    to [-low, high]; a token whose x is cut has none. Without any weight there is no 1e-10 either.
+    to [-low, high]; a token whose x is cut has none. Weights that are only 0 and 1 are floored at 1e-10 instead.
     """
     segments = view.segments
     count = segments.lengths.double() + loss.count_epsilon
     cut, moves = _cut(view, signal, loss)
-    log = segments.sum(cut)
-    if bool((weight != 1).any()):
-        log = log + segments.sum((weight + _SMALLEST_WEIGHT).log())
+    floored = weight + _SMALLEST_WEIGHT if loss.weighted else weight.clamp(min=_SMALLEST_WEIGHT)
+    log = segments.sum(cut) + segments.sum(floored.log())
     value = -segments.sum(signal) / count * (log / count).exp()
     policy = segments.expand(value / segments.lengths.clamp(min=1))
     return policy, segments.expand(value / count).masked_fill(~moves, 0.0)
