@@ -94,7 +94,7 @@ def scored_rows(ledger: Ledger) -> Rows:
 def recipe_rows(ledger: Ledger, rows: Rows, index: int) -> RecipeRows:
     """What a recipe of the ledger's plan did to these rows."""
     recipe = ledger.plan.recipes[index]
-    return RecipeRows(rows, index, recipe, ledger.plan.base_of(recipe))
+    return RecipeRows(rows, index, recipe, ledger.plan.base_of[index])
 
 
 def trained_rows(ledger: Ledger) -> Rows:

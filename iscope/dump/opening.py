@@ -32,7 +32,7 @@ def open_dump(
     carry: Sequence[str] = (),
     precision: Literal["float32", "float64"] = "float32",
     strict: bool = False,
-    batch_tokens: int = 2**19,
+    batch_tokens: int = 2**20,
     where: str | None = None,
 ) -> Dump:
     """Open a dump: read the footers, recognise the columns, and refuse what cannot be read.

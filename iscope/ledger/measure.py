@@ -29,8 +29,8 @@ from iscope.replay.usable import Usable, usable
 from iscope.replay.view import TokenView, scored_view, token_view
 from iscope.rollouts import RolloutBatch
 
-# Tokens of a block: its float64 columns stay in a core's cache from one operation to the next.
-_BLOCK_TOKENS = 2**17
+# Tokens of a block: its columns stay in cache from one operation to the next, and its calls cost little beside them.
+_BLOCK_TOKENS = 2**18
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _own_cuts(view: TokenView, plan: Plan) -> RowCuts:
 def _token_counts(batch: RolloutBatch, found: Usable, view: TokenView) -> Columns:
     layout = Segments(batch.offsets)
     loss = layout.lengths if batch.loss_mask is None else layout.count(batch.loss_mask)
-    usable_tokens = layout.lengths if found.scored is None else layout.count(found.scored)
+    usable_tokens = loss if found.scored is batch.loss_mask else _usable_tokens(layout, found)
     nan = torch.zeros_like(loss) if found.nan is None else layout.count(found.nan)
     return {
         "tokens": layout.lengths,
@@ -92,6 +92,10 @@ def _token_counts(batch: RolloutBatch, found: Usable, view: TokenView) -> Column
         "scored": view.segments.lengths,
         "nan_tokens": nan,
     }
+
+
+def _usable_tokens(layout: Segments, found: Usable) -> Tensor:
+    return layout.lengths if found.scored is None else layout.count(found.scored)
 
 
 def _measure_view(view: TokenView, plan: Plan) -> tuple[Columns, dict[str, Counts]]:
@@ -115,7 +119,7 @@ def _measure_view(view: TokenView, plan: Plan) -> tuple[Columns, dict[str, Count
             columns |= {f"base{index}:{name}": values for name, values in _base(split, plan, index).items()}
     for index, recipe in enumerate(plan.recipes):
         if can_replay(view, recipe):
-            measured, applied = measure_recipe(dense if index in screen.dense else split, recipe, plan.base_of(recipe))
+            measured, applied = measure_recipe(dense if index in screen.dense else split, recipe, plan.base_of[index])
             measured |= measure_loss(view, recipe) | measure_logged(view, recipe) | measure_tracked(view, recipe)
             columns |= {f"recipe{index}:{name}": values for name, values in measured.items()}
             if applied is not None:

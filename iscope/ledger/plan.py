@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from iscope.recipes.model import BoundRecipe, Loss, Pair
@@ -59,14 +60,15 @@ class Plan:
                 used.add(Pair.CURRENT_REF)
         return tuple(pair for pair in Pair if pair in used)
 
-    @property
+    @cached_property
     def bases(self) -> tuple[Loss, ...]:
         """The distinct losses, uncorrected, that recipes are compared with."""
         return tuple(dict.fromkeys(base_loss(recipe) for recipe in self.recipes))
 
-    def base_of(self, recipe: BoundRecipe) -> int:
-        """Index of a recipe's base."""
-        return self.bases.index(base_loss(recipe))
+    @cached_property
+    def base_of(self) -> tuple[int, ...]:
+        """Index of each recipe's base."""
+        return tuple(self.bases.index(base_loss(recipe)) for recipe in self.recipes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what identifies the plan, as JSON values."""

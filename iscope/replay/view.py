@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -225,13 +226,16 @@ def token_view(
         trainer, inference = _mended(trainer, inference, unusable), _mended(inference, trainer, unusable)
         current, ref = (None if other is None else _mended(other, trainer, unusable) for other in (current, ref))
 
+    # Positions once and a gather per column: several times faster than indexing each column with the flags.
+    positions = None if tokens is None else torch.from_numpy(np.flatnonzero(tokens.numpy()))
+
     def pick(column: Tensor | None) -> Tensor | None:
-        return column if column is None or tokens is None else column[tokens]
+        return column if column is None or positions is None else column.index_select(0, positions)
 
     return TokenView(
         segments=segments if tokens is None else segments.select(tokens),
-        trainer=trainer if tokens is None else trainer[tokens],
-        inference=inference if tokens is None else inference[tokens],
+        trainer=trainer if positions is None else trainer.index_select(0, positions),
+        inference=inference if positions is None else inference.index_select(0, positions),
         current=pick(current),
         ref=pick(ref),
         advantage=pick(batch.advantage) if batch.advantage_per_token else batch.advantage,
