@@ -18,6 +18,7 @@ from iscope.recipes.model import (
 from iscope.recipes.prime_rl_historic import HISTORIC
 from iscope.recipes.prime_rl_shared import (
     DENOMINATOR,
+    FILTER_ZERO_ADVANTAGES,
     MEAN,
     ONE_RATIO,
     PAIR,
@@ -30,6 +31,7 @@ from iscope.recipes.prime_rl_shared import (
     VALUE,
     difference,
     number,
+    shipped,
 )
 
 _NOW = "prime-rl main, autumn 2026, src/prime_rl/trainer/rl/loss.py"
@@ -219,8 +221,8 @@ FRAMEWORK = Framework(
     name="prime-rl",
     title="prime-rl",
     version="2025-08 to autumn 2026",
-    recipes=(_NONE, *_PROPOSAL, *_CURRENT, *HISTORIC),
-    loss_options=(_ADV_TAU,),
+    recipes=tuple(map(shipped, (_NONE, *_PROPOSAL, *_CURRENT, *HISTORIC))),
+    loss_options=(_ADV_TAU, FILTER_ZERO_ADVANTAGES),
     losses=(("", SCORE),),
     not_replayed=(
         ("score_centering", "it sums over the whole vocabulary; a dump has the sampled token's probability only"),

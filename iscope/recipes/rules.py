@@ -60,6 +60,7 @@ class Signs(StrEnum):
     NON_POSITIVE = "A<=0"
     NEGATIVE = "A<0"
     NON_NEGATIVE = "A>=0"
+    ZERO = "A=0"
 
 
 @dataclass(frozen=True)

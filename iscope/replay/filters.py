@@ -179,5 +179,6 @@ def _with_sign(view: TokenView, signs: Signs, per_token: bool) -> Tensor:
         Signs.NON_POSITIVE: advantage <= 0,
         Signs.NEGATIVE: advantage < 0,
         Signs.NON_NEGATIVE: advantage >= 0,
+        Signs.ZERO: advantage == 0,
     }[signs]
     return view.segments.expand(hit) if per_token and not view.advantage_per_token else hit

@@ -7,6 +7,8 @@ import math
 import pytest
 import torch
 
+import iscope
+from iscope.ledger.measure import take_rollouts
 from iscope.recipes import framework
 from iscope.recipes.grammar import parse
 from iscope.replay.correction import correct
@@ -155,3 +157,20 @@ def test_an_empty_mask_is_a_clean_zero(spec):
     terms = loss_terms(view, recipe, correct(view, recipe))
     assert view.segments.sum(terms.loss()).tolist() == [0.0]
     assert terms.score().numel() == 0
+
+
+@pytest.mark.parametrize("spec", ["ipo", "seq_tis", "mis_po:0.9,1.1", "default@2026-08", "ppo"])
+def test_filtered_zero_advantages_leave_loss_and_denominator(spec):
+    """The orchestrator does not ship them: the loss is that of a dump without these rollouts."""
+    batch = random_batch(3, 0.3)
+    shipped = take_rollouts(batch, (batch.advantage != 0).nonzero().squeeze(1))
+    text = f"prime-rl/{spec}" + ("," if ":" in spec else ":") + "filter_zero_advantages=true"
+    filtered = iscope.replay(batch, recipe=text, precision="float64")
+    expected = iscope.replay(shipped, recipe=f"prime-rl/{spec}", precision="float64")
+    assert filtered.loss["all"] == pytest.approx(expected.loss["all"], rel=1e-12)
+    assert iscope.replay(batch, recipe=f"prime-rl/{spec}", precision="float64").loss != filtered.loss
+    kept, whole = (iscope.analyze(batch, recipes=[r]).recipes[0].framework for r in (text, f"prime-rl/{spec}"))
+    names = [name for name in kept if name.endswith("/mean")]
+    metrics = iscope.analyze(shipped, recipes=[f"prime-rl/{spec}"]).recipes[0].framework
+    assert [kept[name].value for name in names] == pytest.approx([metrics[name].value for name in names])
+    assert not names or any(kept[name].value != whole[name].value for name in names)

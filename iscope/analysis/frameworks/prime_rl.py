@@ -28,6 +28,8 @@ def metrics(rows: RecipeRows) -> Figures:
     """Each metric as ``name/stat`` over rollouts with loss tokens, and ``mismatch_kl/all/mean`` over tokens."""
     nan = int(rows.rows["nan_tokens"].sum())
     filled = rows.rows.n > 0
+    if rows.recipe.options["filter_zero_advantages"]:
+        filled &= rows.rows["advantage"] != 0
     flat: Figures = {}
     for name, values in per_rollout(rows).items():
         for stat, reduce in _STATS.items():
@@ -84,10 +86,11 @@ def _sequence_ratios(rows: RecipeRows) -> dict[str, Array]:
 
 
 def _seq_tis(rows: RecipeRows) -> dict[str, Array]:
-    return _sequence_ratios(rows) | {
+    ratios = _sequence_ratios(rows)
+    return ratios | {
         **_mismatch(rows),
-        "is_clipped": (rows["truncated"] > 0).astype(np.float64),
-        "seq_weight": np.exp(rows["log_weight"]),
+        "is_clipped": (rows.truncated_high > 0).astype(np.float64),
+        "seq_weight": np.exp(np.minimum(ratios["seq_log_ratio"], np.log(rows.recipe.options["seq_clip"]))),
     }
 
 
