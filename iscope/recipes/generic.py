@@ -21,7 +21,11 @@ _LEVEL = Option(
 )
 
 _LOW, _HIGH = Ref("low"), Ref("high")
-_BAND = (Constraint("less", ("low", "high")), Constraint("any", ("low", "high")))
+_BAND = (
+    Constraint("less", ("low", "high")),
+    Constraint("any", ("low", "high")),
+    Constraint("not_negative", ("low", "high"), remedy="bounds are ratios, not their logs"),
+)
 # These losses multiply the weights of a rollout's tokens, and one weight for all of them would enter as often.
 _NO_PRODUCT = tuple(
     Constraint("not", ("loss_type",), loss, when=("level", level.value))

@@ -81,6 +81,8 @@ def describe(constraint: Constraint) -> str:
         return f"{named} must be set" if len(constraint.options) == 1 else f"at least one of {named} must be set"
     if constraint.kind == "positive":
         return f"{named} must be above 0"
+    if constraint.kind == "not_negative":
+        return f"{named} must not be below 0"
     if constraint.kind == "above_one":
         return f"{named} must be above 1"
     if constraint.kind == "not":
@@ -184,6 +186,8 @@ def _check(recipe: str, constraint: Constraint, values: Mapping[str, Value], sai
             return
         case "positive":
             broken = [name for name, number in numbers.items() if number <= 0]
+        case "not_negative":
+            broken = [name for name, number in numbers.items() if number < 0]
         case "above_one":
             broken = [name for name, number in numbers.items() if number <= 1]
         case "not":

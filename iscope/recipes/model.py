@@ -106,16 +106,16 @@ class Constraint:
 
     Attributes:
         kind: ``less``: the first stays below the second where both are set; ``at_most``: below or equal; ``any``: at
-            least one is set; ``positive``: each is above 0 where it is set; ``above_one``: above 1; ``not``: none is
-            ``value``; ``exclusive``: at most one is set, false counting as not set; ``needs``: the second is set where
-            the first is.
+            least one is set; ``positive``: each is above 0 where it is set; ``not_negative``: not below 0;
+            ``above_one``: above 1; ``not``: none is ``value``; ``exclusive``: at most one is set, false counting as
+            not set; ``needs``: the second is set where the first is.
         options: short names.
         value: the value that ``not`` refuses.
         remedy: what to do instead, if there is more to say than the condition.
         when: an option and the value of it at which the condition holds; None is always.
     """
 
-    kind: Literal["less", "at_most", "any", "positive", "above_one", "not", "exclusive", "needs"]
+    kind: Literal["less", "at_most", "any", "positive", "not_negative", "above_one", "not", "exclusive", "needs"]
     options: tuple[str, ...]
     value: str | bool | None = None
     remedy: str = ""

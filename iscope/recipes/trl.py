@@ -39,6 +39,7 @@ _CLIP_MAX = Option(
 _BOUNDS = (_CLIP_MIN, _CLIP_MAX)
 _LOW, _HIGH = Ref("clip_min"), Ref("clip_max")
 _ORDERED = Constraint("less", ("clip_min", "clip_max"))
+_RATIOS = Constraint("not_negative", ("clip_min", "clip_max"), remedy="bounds are ratios, not their logs")
 _SOME_BOUND = Constraint("any", ("clip_min", "clip_max"))
 _NO_VESPO = Constraint("not", ("loss_type",), "vespo", "TRL takes it with token_mask and token_truncate only")
 
@@ -113,7 +114,7 @@ _RECIPES = (
         options=_BOUNDS,
         weight=WeightRule(Level.TOKEN, low=_LOW, high=_HIGH),
         filters=(_OPSM,),
-        constraints=(_ORDERED, _SOME_BOUND),
+        constraints=(_ORDERED, _RATIOS, _SOME_BOUND),
         notes=(_FROZEN, _UNSCORED, _HISTORY),
     ),
     Recipe(
@@ -124,7 +125,7 @@ _RECIPES = (
         options=_BOUNDS,
         weight=WeightRule(Level.TOKEN),
         filters=(Filter("token_mask", low=_LOW, high=_HIGH), _OPSM),
-        constraints=(_ORDERED,),
+        constraints=(_ORDERED, _RATIOS),
         notes=(_KEPT_RATIO, _DENOMINATOR, _LOGGED, _FROZEN, _UNSCORED),
     ),
     Recipe(
@@ -135,7 +136,7 @@ _RECIPES = (
         options=_BOUNDS,
         weight=WeightRule(Level.SEQUENCE, low=_LOW, high=_HIGH),
         filters=(_OPSM,),
-        constraints=(_ORDERED, _SOME_BOUND, _NO_VESPO),
+        constraints=(_ORDERED, _RATIOS, _SOME_BOUND, _NO_VESPO),
         notes=(_PRODUCT, _NEAR_ZERO, _PER_ROLLOUT, _FROZEN, _UNSCORED),
     ),
     Recipe(
@@ -146,7 +147,7 @@ _RECIPES = (
         options=_BOUNDS,
         weight=WeightRule(Level.SEQUENCE),
         filters=(Filter("sequence_mask", reduction=Reduction.SUM, low=_LOW, high=_HIGH, acts_on="rollout"), _OPSM),
-        constraints=(_ORDERED, _NO_VESPO),
+        constraints=(_ORDERED, _RATIOS, _NO_VESPO),
         notes=(
             _DEFAULT_MODE,
             _PRODUCT,

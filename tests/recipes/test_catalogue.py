@@ -166,6 +166,7 @@ def test_constraints_in_words() -> None:
     row = find("trl/token_truncate")[1]
     assert [describe(constraint) for constraint in row.constraints] == [
         "clip_min must be below clip_max",
+        "clip_min and clip_max must not be below 0",
         "at least one of clip_min and clip_max must be set",
     ]
 

@@ -94,6 +94,10 @@ def test_canonical_form(text: str, spec: str) -> None:
             f"trl/token_mask has no option 'clp_max'; its options are clip_min, clip_max, {TRL_LOSS}. "
             "Did you mean 'clip_max'?",
         ),
+        (
+            "icepop:-0.7,0.7",
+            "icepop: low and high must not be below 0, but low is -0.7; bounds are ratios, not their logs.",
+        ),
         ("trl/none:clip_max=2", f"trl/none has no option 'clip_max'; its options are {TRL_LOSS}."),
         ("none:low=1", f"none has no option 'low'; its options are {GENERIC_LOSS}."),
         ("icepop:=1", f"icepop has no option ''; its options are low, high, {GENERIC_LOSS}."),
