@@ -11,6 +11,7 @@ from iscope import __version__
 from iscope.analysis.breakdown import columns_of
 from iscope.analysis.report import build_report
 from iscope.dump import Dump, Sides, Source, open_dump
+from iscope.dump.writer import output_path
 from iscope.engines import local
 from iscope.engines.cuts_pass import find_cuts
 from iscope.engines.replay_pass import Replay, Task, replay_dump
@@ -62,14 +63,15 @@ def analyze(
         precision: the precision of the log-ratios and of every keep-decision.
         unscored: leave loss tokens with an unusable logprob out, or give them ratio 1.
         strict: make a bad row an error instead of leaving it out.
-        ledger: where to keep the ledger, from which reports can be made without the dump.
+        ledger: a file to keep the ledger in, from which reports can be made without the dump; it is replaced if it
+            exists.
         progress: called with the rollouts and tokens of each batch that is done.
 
     Returns:
         The report.
 
     Raises:
-        UsageError: an unknown recipe or option, a contradiction.
+        UsageError: an unknown recipe or option, a contradiction, a ledger file that cannot be written.
         DataError: a dump that cannot be used.
     """
     plan = make_plan(recipes, by=by, precision=precision, unscored=unscored)
@@ -77,11 +79,12 @@ def analyze(
     source = open_dump(
         dump, sides=sides, columns=columns, carry=plan.carry, precision=precision, strict=strict, where=where
     )
+    kept = None if ledger is None else output_path(ledger, (file.path for file in source.files))
     cuts = find_cuts(source.batches, plan.recipes, plan.unscored)
     measured = local.run(source.batches(), plan, progress, cuts)
     _refuse_nothing(measured, source)
-    if ledger is not None:
-        store.save(measured, ledger)
+    if kept is not None:
+        store.save(measured, kept)
     return report_of(measured, source, by)
 
 

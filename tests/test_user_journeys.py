@@ -176,6 +176,16 @@ def test_json_is_valid_where_every_token_is_rejected_or_extreme(tmp_path, golden
     assert recipes["trl/token_mask"]["kept"] == {"tokens": 0, "rollouts": 0}
 
 
+def test_a_ledger_cannot_replace_the_dump_or_go_nowhere(sample_data, tmp_path):
+    dump = tmp_path / "dump.parquet"
+    dump.write_bytes((sample_data / "train_async.parquet").read_bytes())
+    with pytest.raises(iscope.UsageError, match="part of the dump"):
+        iscope.analyze(tmp_path, ledger=dump)
+    with pytest.raises(iscope.UsageError, match="no folder"):
+        iscope.analyze(dump, ledger=tmp_path / "no" / "x.ledger")
+    assert dump.read_bytes() == (sample_data / "train_async.parquet").read_bytes()
+
+
 def test_every_row_unusable_is_said(tmp_path):
     path = tmp_path / "dump.parquet"
     pq.write_table(table(trainer_logprobs=pa.array([None, None], pa.list_(pa.float32()))), path)

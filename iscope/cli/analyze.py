@@ -36,8 +36,11 @@ def analyze(
     """Report how far trainer and inference engine are apart, and what each correction does to the batch."""
     sides = {"trainer": trainer or [], "vllm": vllm or [], "current": current or [], "ref": ref or []}
     opt.check_sources(dump or [], sides)
-    used = [*(dump or []), *(file for files in sides.values() for file in files), *([ledger] if ledger else [])]
-    target = output.target(output_file, format_name, force=force, inputs=used)
+    used = [*(dump or []), *(file for files in sides.values() for file in files)]
+    kept = [ledger] if ledger else []
+    target = output.target(output_file, format_name, force=force, inputs=[*used, *kept])
+    for file in kept:
+        output.writable(file, force=force, inputs=used, option="--ledger")
     named = opt.column_map(columns or [])
     _check_recipes(recipe or [])
 

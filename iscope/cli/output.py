@@ -64,21 +64,22 @@ def target(output: str, format_name: str | None, *, force: bool, inputs: Iterabl
     return Target(writable(output, force=force, inputs=inputs), format_name)
 
 
-def writable(output: str, *, force: bool, inputs: Iterable[str] = ()) -> Path:
-    """Return the file of ``-o``, links resolved, before any work is done for it.
+def writable(output: str, *, force: bool, inputs: Iterable[str] = (), option: str = "-o") -> Path:
+    """Return the file of an option, links resolved, before any work is done for it.
 
     Args:
         output: a path.
         force: whether a file may be overwritten.
         inputs: files that are read or written besides, and must not be overwritten at all.
+        option: whose file it is.
 
     Raises:
         UsageError: when the file cannot be written there.
     """
     path = Path(os.path.realpath(output))
-    _check_writable(output, path, force=force)
+    _check_writable(f"{option} {output}", path, force=force)
     if any(os.path.realpath(name) == str(path) for name in inputs):
-        raise UsageError(f"-o {output}: this file is also used by the command itself; name another one.")
+        raise UsageError(f"{option} {output}: this file is also used by the command itself; name another one.")
     return path
 
 
@@ -105,16 +106,16 @@ def close_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _check_writable(output: str, path: Path, *, force: bool) -> None:
+def _check_writable(named: str, path: Path, *, force: bool) -> None:
     folder = path.parent
     if path.is_dir():
-        raise UsageError(f"-o {output}: this is a folder; name a file in it.")
+        raise UsageError(f"{named}: this is a folder; name a file in it.")
     if path.is_file() and not force:
-        raise UsageError(f"-o {output}: the file exists; add --force to overwrite it.")
+        raise UsageError(f"{named}: the file exists; add --force to overwrite it.")
     if not folder.is_dir():
-        raise UsageError(f"-o {output}: there is no folder {str(folder)!r}; make it first.")
+        raise UsageError(f"{named}: there is no folder {str(folder)!r}; make it first.")
     if not os.access(folder if not path.exists() or path.is_file() else path, os.W_OK):
-        raise UsageError(f"-o {output}: no permission to write there.")
+        raise UsageError(f"{named}: no permission to write there.")
 
 
 def _write_file(text: str, path: Path) -> None:

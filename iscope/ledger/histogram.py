@@ -25,11 +25,6 @@ _ZERO_BIN = _SIDE
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def empty_counts() -> Counts:
-    """Return a histogram without entries: BINS bins, then the count of zero weights."""
-    return np.zeros(BINS + 1, dtype=np.int64)
-
-
 def bin_of(log_ratio: Tensor) -> Tensor:
     """Bin of each log-ratio [P], nats; int64 [P]."""
     bits = log_ratio.float().view(torch.int32).numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import polars as pl
 import torch
@@ -57,10 +57,6 @@ class Ledger:
             unscored=_add_unscored([self.unscored, other.unscored]),
             rounded_positive=self.rounded_positive + other.rounded_positive,
         )
-
-    def subset(self, rows: pl.Expr) -> Ledger:
-        """Return the ledger of the rollouts that an expression on the rows selects; it has no histograms."""
-        return replace(self, rows=self.rows.filter(rows), trained=self.trained.filter(rows), histograms={})
 
 
 class LedgerBuilder:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from iscope.errors import DataError
+from iscope.errors import DataError, UsageError
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
 from iscope.recipes.grammar import parse
@@ -24,14 +24,24 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip members carry a time; a fixed one keeps eq
 
 
 def save(ledger: Ledger, path: str | os.PathLike[str]) -> None:
-    """Write a ledger, whole or not at all."""
+    """Write a ledger, whole or not at all.
+
+    Raises:
+        UsageError: when the file system refuses.
+    """
+    try:
+        _save(ledger, Path(path))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write the ledger: {error.strerror or error}.") from error
+
+
+def _save(ledger: Ledger, target: Path) -> None:
     header = {
         "format": FORMAT,
         "plan": ledger.plan.to_dict(),
         "unscored": ledger.unscored,
         "rounded_positive": ledger.rounded_positive,
     }
-    target = Path(path)
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as handle:
         try:
             with zipfile.ZipFile(handle, "w") as archive:
@@ -61,8 +71,8 @@ def load(path: str | os.PathLike[str]) -> Ledger:
             }
     except (OSError, zipfile.BadZipFile, KeyError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} cannot be read as a ledger: {error}.") from error
-    if header["format"] != FORMAT:
-        raise DataError(f"{path} is a ledger of format {header['format']}; this iscope reads {FORMAT}.")
+    if header.get("format") != FORMAT:
+        raise DataError(f"{path} is a ledger of format {header.get('format')}; this iscope reads {FORMAT}.")
     return Ledger(
         plan=_plan(header["plan"]),
         rows=frames["rows"],

@@ -260,6 +260,18 @@ def test_an_input_is_never_overwritten(option: str, tmp_path: Path, capfd: pytes
     assert path.read_text() == "precious"
 
 
+def test_a_ledger_never_replaces_the_dump_nor_another_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "dump.parquet"
+    path.write_text("precious")
+    assert run(["analyze", "a", "--ledger", str(path)]) == 2
+    assert "add --force to overwrite it." in capfd.readouterr().err
+    assert run(["analyze", str(path), "--ledger", str(path), "--force"]) == 2
+    assert "this file is also used by the command itself" in capfd.readouterr().err
+    assert run(["analyze", "a", "--ledger", str(tmp_path / "no" / "l")]) == 2
+    assert "there is no folder" in capfd.readouterr().err
+    assert path.read_text() == "precious"
+
+
 def test_a_folder_cannot_be_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["analyze", "a", "-o", str(tmp_path), "--format", "json"]) == 2
     assert "this is a folder; name a file in it." in capfd.readouterr().err
