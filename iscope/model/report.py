@@ -1,0 +1,115 @@
+"""The report: everything iscope found out about a dump, with a schema version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from iscope.errors import UsageError, did_you_mean
+from iscope.model.coverage import Coverage
+from iscope.model.figure import Figure, Figures, nodes_from_json, nodes_to_json, row_from_json
+from iscope.model.finding import Finding, Verdict
+from iscope.model.recipe_report import RecipeReport
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SCHEMA_NAME = "iscope.report"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything iscope found out about a dump.
+
+    Attributes:
+        verdict: the first line.
+        coverage: what was read.
+        assumptions: what had to be assumed, one sentence each.
+        mismatch: the figures of the mismatch itself, whatever the recipe.
+        recipes: one entry per recipe, in the order asked for.
+        breakdowns: rows of figures per value of a column.
+        findings: what the dump shows, errors first.
+        provenance: versions, files, options: what may differ between two runs over the same dump.
+    """
+
+    verdict: Verdict
+    coverage: Coverage
+    assumptions: list[str]
+    mismatch: Figures
+    recipes: list[RecipeReport]
+    breakdowns: dict[str, list[Figures]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, schema ``iscope.report`` version 1."""
+        return {
+            "schema": {"name": SCHEMA_NAME, "version": SCHEMA_VERSION},
+            "provenance": self.provenance,
+            "verdict": {"word": self.verdict.word, "message": self.verdict.message},
+            "assumptions": self.assumptions,
+            "coverage": self.coverage.to_dict(),
+            "mismatch": nodes_to_json(self.mismatch),
+            "recipes": [recipe.to_dict() for recipe in self.recipes],
+            "breakdowns": {by: [nodes_to_json(row) for row in rows] for by, rows in self.breakdowns.items()},
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+    def table(self, what: str = "recipes") -> pl.DataFrame:
+        """Return part of the report as a table, one column per figure: its value, null where it is absent.
+
+        Args:
+            what: ``recipes`` (one row each), ``mismatch`` (one row), or the name of a breakdown (one row per value).
+                Nested figures are named with dots, ``gradient_left.all``; listed ones are left out.
+
+        Raises:
+            UsageError: when the report has no such part.
+        """
+        import polars as pl
+
+        if what == "recipes":
+            heads = ({"name": recipe.name, "spec": recipe.spec, "unit": recipe.unit} for recipe in self.recipes)
+            rows = [head | _flat(recipe.figures) for head, recipe in zip(heads, self.recipes, strict=True)]
+        elif what == "mismatch":
+            rows = [_flat(self.mismatch)]
+        elif what in self.breakdowns:
+            rows = [_flat(row) for row in self.breakdowns[what]]
+        else:
+            known = ("recipes", "mismatch", *self.breakdowns)
+            raise UsageError(f"the report has no table {what!r}, only {', '.join(known)}.{did_you_mean(what, known)}")
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Report:
+        """Read what ``to_dict`` wrote.
+
+        Raises:
+            ValueError: when it is not a report of a schema version this code reads.
+        """
+        if data.get("schema") != {"name": SCHEMA_NAME, "version": SCHEMA_VERSION}:
+            raise ValueError(f"not a report of schema {SCHEMA_NAME} version {SCHEMA_VERSION}")
+        tree: Any = nodes_from_json(data["mismatch"])
+        return cls(
+            verdict=Verdict(**data["verdict"]),
+            coverage=Coverage.from_dict(data["coverage"]),
+            assumptions=data["assumptions"],
+            mismatch=tree,
+            recipes=[RecipeReport.from_dict(recipe) for recipe in data["recipes"]],
+            breakdowns={by: [row_from_json(row) for row in rows] for by, rows in data["breakdowns"].items()},
+            findings=[Finding.from_dict(finding) for finding in data["findings"]],
+            provenance=data["provenance"],
+        )
+
+
+def _flat(node: Figures, prefix: str = "") -> dict[str, Any]:
+    """Values of a tree of figures by their dotted names, lists left out."""
+    flat: dict[str, Any] = {}
+    for name, child in node.items():
+        if isinstance(child, Figure):
+            flat[prefix + name] = child.value
+        elif isinstance(child, dict):
+            flat |= _flat(child, f"{prefix}{name}.")
+        elif not isinstance(child, list):
+            flat[prefix + name] = child
+    return flat
