@@ -1,24 +1,21 @@
-"""The catalogue of recipes as text: an overview, and one recipe in full. Plain strings, never read as markup."""
+"""The catalogue of recipes as text: an overview, one recipe in full, and two of them side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from iscope.recipes import describe, framework
+from iscope.recipes.difference import Difference
 from iscope.recipes.model import BoundRecipe, Framework, Option
 from iscope.recipes.options import accepted_names, kind_in_words, spell
+from iscope.render.plain import Line, columns, facts, paragraph
 
 # Narrower than this, a row of three columns turns into a column of one word per line.
 _NARROW = 72
 _GAP = 2
 
 
-def overview(tables: Sequence[Framework], width: int) -> Iterator[RenderableType]:
+def overview(tables: Sequence[Framework], width: int) -> Iterator[Line]:
     """Yield the recipes of these frameworks: name, options with defaults, one line each.
 
     A single framework is followed by what of it is not replayed, and why.
@@ -28,86 +25,98 @@ def overview(tables: Sequence[Framework], width: int) -> Iterator[RenderableType
         width: columns of the terminal; below 72 each recipe is a block of lines.
     """
     rows = [row for table in tables for row in table.recipes]
-    name_width = max(len(row.name) for row in rows)
-    option_width = min(max(len(_defaults(row.options)) for row in rows), width // 3)
+    name_width = max((len(row.name) for row in rows), default=0)
+    option_width = min(max((len(_defaults(row.options)) for row in rows), default=0), width // 3)
+    rest = width - name_width - option_width - 2 * _GAP
     for table in tables:
-        yield Text(_heading(table), style="bold")
+        yield from paragraph(_heading(table), width, bold=True)
         if table.loss_options:
-            yield Text(f"loss options of each: {_defaults(table.loss_options)}")
-        if width < _NARROW:
-            for row in table.recipes:
-                yield Text(f"{row.name}  {_defaults(row.options)}".rstrip())
-                yield Padding(Text(row.summary), (0, 0, 0, 4))
-        else:
-            grid = Table.grid(padding=(0, _GAP, 0, 0))
-            grid.add_column(no_wrap=True, min_width=name_width)
-            grid.add_column(width=option_width, overflow="fold")
-            grid.add_column(overflow="fold")
-            for row in table.recipes:
-                grid.add_row(Text(row.name), Text(_defaults(row.options)), Text(row.summary))
-            yield grid
-        yield Text()
+            yield from paragraph(f"loss options of each: {_defaults(table.loss_options)}", width)
+        for row in table.recipes:
+            if width < _NARROW or rest < _NARROW // 4:
+                yield from paragraph(f"{row.name}  {_defaults(row.options)}", width)
+                yield from paragraph(row.summary, width, 4)
+            else:
+                yield from columns(
+                    [(row.name, name_width), (_defaults(row.options), option_width), (row.summary, rest)], gap=_GAP
+                )
+        yield Line()
     if len(tables) == 1:
-        yield from _not_replayed(tables[0])
-    yield Text("'iscope recipes NAME' shows the formula, the options in full, the source and the traps.")
+        yield from _not_replayed(tables[0], width)
+    yield from paragraph(
+        "'iscope recipes NAME' shows the formula, the options in full, the source and the traps.", width
+    )
 
 
-def _not_replayed(table: Framework) -> Iterator[RenderableType]:
+def _not_replayed(table: Framework, width: int) -> Iterator[Line]:
     if table.not_replayed:
-        yield Text("not replayed", style="bold")
-        yield _facts(list(table.not_replayed), indent=2)
-        yield Text()
+        yield Line("not replayed", bold=True)
+        yield from facts(list(table.not_replayed), width, 2)
+        yield Line()
 
 
-def detail(bound: BoundRecipe) -> Iterator[RenderableType]:
+def detail(bound: BoundRecipe, width: int) -> Iterator[Line]:
     """Yield one recipe in full, with the values of its options.
 
     Args:
         bound: the recipe, its options bound.
+        width: columns of the terminal.
     """
     row, table = bound.row, framework(bound.framework)
-    yield Text(row.name, style="bold")
-    yield Text(row.summary)
-    yield Text()
-    yield _facts(
-        [
-            ("spec", bound.spec),
-            ("formula", row.formula),
-            ("source", row.source),
-            *(("requires", describe(constraint)) for constraint in (*row.constraints, *table.constraints)),
-        ]
-    )
+    yield from paragraph(row.name, width, bold=True)
+    if row.summary:
+        yield from paragraph(row.summary, width)
+    yield Line()
+    known = [("spec", bound.spec), ("same as", row.base), ("formula", row.formula), ("source", row.source)]
+    requires = [("requires", describe(constraint)) for constraint in (*row.constraints, *table.constraints)]
+    yield from facts([*((label, text) for label, text in known if text), *requires], width)
     for title, options in (("options", row.options), ("loss options", table.loss_options)):
         if options:
-            yield Text()
-            yield Text(title, style="bold")
+            yield Line()
+            yield Line(title, bold=True)
         for option in options:
-            yield from _option(option, bound)
+            yield from _option(option, bound, width)
     if row.notes:
-        yield Text()
-        yield Text("worth knowing", style="bold")
-        yield _facts([("-", note) for note in row.notes], indent=2)
+        yield Line()
+        yield Line("worth knowing", bold=True)
+        yield from facts([("-", note) for note in row.notes], width, 2)
 
 
-def _option(option: Option, bound: BoundRecipe) -> Iterator[RenderableType]:
-    value, default = spell(bound.options[option.short]), spell(option.default)
+def _option(option: Option, bound: BoundRecipe, width: int) -> Iterator[Line]:
+    value = spell(bound.options[option.short])
+    default = spell(dict(bound.row.defaults).get(option.short, option.default))
     said = f"{option.short} = {value}" + (" (the default)" if value == default else f" (default {default})")
     if option.short in bound.unused:
         said += f"; not used with loss_type={bound.options.get('loss_type')}"
-    yield Padding(Text(said), (0, 0, 0, 2))
+    yield from paragraph(said, width, 2)
     others = ", ".join(name for name in accepted_names(option) if name not in (option.short, option.name))
-    facts = [("name", option.name), ("also", others), ("takes", kind_in_words(option)), ("", option.doc)]
-    yield _facts([(label, text) for label, text in facts if text and text != option.short], indent=4)
+    known = [("name", option.name), ("also", others), ("takes", kind_in_words(option)), ("", option.doc)]
+    yield from facts([(label, text) for label, text in known if text and text != option.short], width, 4)
 
 
-def _facts(facts: Sequence[tuple[str, str]], indent: int = 0) -> RenderableType:
-    """Return labelled texts; a label that repeats the one above it is left out."""
-    grid = Table.grid(padding=(0, _GAP, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, text in facts:
-        grid.add_row(Text(label), Text(text))
-    return Padding(grid, (0, 0, 0, indent), expand=False)
+def side_by_side(found: Difference, width: int) -> Iterator[Line]:
+    """Yield what differs between two recipes, one column each.
+
+    Args:
+        found: the difference.
+        width: columns of the terminal.
+    """
+    if not found.rules:
+        yield from paragraph("They do the same: weight, filters and loss are equal with these options.", width)
+        yield Line()
+    rows = [("", *found.specs), *found.rules, *(("formula", *found.formulas),), *(("source", *found.sources),)]
+    yield from _three(rows, width)
+    if found.options:
+        yield Line()
+        yield Line("options", bold=True)
+        yield from _three([(name, *values) for name, *values in found.options], width)
+
+
+def _three(rows: Sequence[Sequence[str]], width: int) -> Iterator[Line]:
+    label_width = min(max(len(row[0]) for row in rows), width // 4)
+    each = (width - label_width - 2 * _GAP) // 2
+    for label, one, other in rows:
+        yield from columns([(label, label_width), (one, each), (other, each)], gap=_GAP)
 
 
 def _heading(table: Framework) -> str:
