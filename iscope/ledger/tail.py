@@ -1,0 +1,86 @@
+"""The largest token log-ratios of a dump: a multiset of fixed size, whatever the order, batches, threads or files.
+
+The shape of the upper tail of the ratios (Pareto k-hat) is read from them. A tail takes 3 sqrt(n) of n tokens and one
+more, so ``KEPT`` of them do for up to ``LARGEST_DUMP`` tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from iscope.recipes.model import Pair
+from iscope.replay.view import TokenView
+
+KEPT = 2**17
+LARGEST_DUMP = ((KEPT - 1) // 3) ** 2
+
+Values = np.ndarray[Any, np.dtype[np.floating[Any]]]
+Tails = dict[str, Values]
+
+# The pairs whose ratios weight a token: the others have no use for a tail.
+_PAIRS = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)
+
+
+class BatchTail:
+    """Collects from the blocks of one batch what may be among the largest log-ratios, by pair."""
+
+    def __init__(self, floors: Mapping[str, float] | None = None) -> None:
+        """Take the values that log-ratios must exceed, by pair; without one all are taken."""
+        self._floors = floors or {}
+        self._found: dict[str, list[Values]] = {}
+
+    def add(self, block: TokenView, pairs: Iterable[Pair]) -> None:
+        """Add the tokens of a block, in the precision of its decisions."""
+        for pair in pairs:
+            if pair in _PAIRS:
+                values: Values = block.log_ratio(pair).numpy()
+                floor = self._floors.get(str(pair))
+                found = values.copy() if floor is None else values[values > floor]
+                self._found.setdefault(str(pair), []).append(found)
+
+    def tails(self) -> Tails:
+        """Return what was found, in no order."""
+        return {pair: np.concatenate(parts) for pair, parts in self._found.items()}
+
+
+class TailBuilder:
+    """Collects the largest log-ratios of a dump, by pair.
+
+    Attributes:
+        floors: what a log-ratio must exceed to count. A floor only rises, and as many as are kept lie at it or above: a
+            batch may be cut at an older one, and what comes out is the same.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.floors: dict[str, float] = {}
+        self._parts: dict[str, list[Values]] = {}
+
+    def add(self, tails: Mapping[str, Values]) -> None:
+        """Add those of a batch or of a ledger."""
+        for pair, values in tails.items():
+            parts = self._parts.setdefault(pair, [])
+            parts.append(values)
+            if sum(part.size for part in parts) >= 2 * KEPT:
+                kept = _largest(parts)
+                self._parts[pair], self.floors[pair] = [kept], float(kept.min())
+
+    def finish(self) -> Tails:
+        """Return the largest of each pair, at most ``KEPT``, in rising order."""
+        return {pair: np.sort(_largest(parts)) for pair, parts in sorted(self._parts.items())}
+
+
+def merge_tails(parts: Iterable[Mapping[str, Values]]) -> Tails:
+    """Put the tails of several ledgers together."""
+    builder = TailBuilder()
+    for part in parts:
+        builder.add(part)
+    return builder.finish()
+
+
+def _largest(parts: list[Values]) -> Values:
+    values = np.concatenate(parts)
+    return values if values.size <= KEPT else np.partition(values, values.size - KEPT)[-KEPT:]
