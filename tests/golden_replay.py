@@ -5,20 +5,20 @@ from __future__ import annotations
 import torch
 
 from iscope.recipes.model import BoundRecipe
-from iscope.replay.aggregation import Totals, divisors
-from iscope.replay.outcome import replay_batch
+from iscope.replay.aggregation import Totals
+from iscope.replay.groups import Groups
+from iscope.replay.outcome import divided, replay_batch
 from iscope.rollouts import RolloutBatch
 
 
 def loss_and_gradient(batch: RolloutBatch, recipe: BoundRecipe) -> tuple[float, torch.Tensor]:
     """Loss of the whole batch, and its gradient by each loss token's current logprob [Q]."""
     outcome = replay_batch(batch, recipe, "exclude")
-    assert outcome.loss is not None
-    assert outcome.score is not None
     one_batch = torch.zeros(len(batch), dtype=torch.int64)
-    totals = Totals.zeros(1).add(outcome.loss_tokens, one_batch, outcome.counted)
-    divisor = divisors(recipe.loss, outcome.loss_tokens, one_batch, totals)
-    return float((outcome.loss / divisor).sum()), outcome.score / outcome.segments.expand(divisor)
+    groups = Groups().numbers(batch.columns, one_batch) if recipe.loss.aggregation.by_group else None
+    totals = Totals.zeros(1).add(outcome.loss_tokens, one_batch, outcome.counted, groups)
+    loss, gradient = divided(outcome, recipe, one_batch, totals, groups)
+    return float(loss.sum()), gradient
 
 
 def on_loss_tokens(case: dict, column: str, batch: RolloutBatch) -> list[float]:

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from iscope import replay
-from iscope.errors import UsageError
 from iscope.recipes.grammar import parse
 from iscope.recipes.options import spell
 from iscope.replay.aggregation import Totals, divisors
 from iscope.replay.correction import correct
+from iscope.replay.groups import Groups
 from iscope.replay.outcome import loss_tokens_of, replay_batch
 from iscope.replay.view import token_view
 from tests.golden_cases import cases, golden_batch, relative_error, report_of
@@ -21,9 +21,7 @@ from tests.golden_replay import on_loss_tokens
 VARIANTS = ("", "_extreme")
 COLUMNS = ("trainer_logprobs", "inference_logprobs", "current_logprobs", "ref_logprobs")
 # Options of the cases that change no weight, decision or loss that is replayed.
-UNREAD = ("log_rollout_offpolicy_metrics", "real_tau")
-# What is not replayed, and why: the loss couples the rollouts of a group, and groups are not part of a replay.
-EXCLUDED = {("", 61): "real", ("", 62): "real"}
+UNREAD = ("log_rollout_offpolicy_metrics",)
 # What ms-swift's code calls them, and the names that a run logs.
 LOGGED = {
     "clipping/low_clip_mean": "clip_ratio/low_mean",
@@ -45,25 +43,12 @@ def recipe_of(spec: dict) -> str:
 
 
 def replayable(golden, variant, kind):
-    return [case for case in cases(golden, f"ms_swift{variant}", kind) if (variant, case["case"]) not in EXCLUDED]
+    return cases(golden, f"ms_swift{variant}", kind)
 
 
-def test_the_excluded_cases_are_refused_and_few(golden):
-    everything = {
-        (variant, case["case"]): case
-        for variant in VARIANTS
-        for kind in ("correction", "filter", "loss")
-        for case in cases(golden, f"ms_swift{variant}", kind)
-    }
-    assert len(everything) == 142
-    assert len(EXCLUDED) <= 0.02 * len(everything)
-    refused = {}
-    for key, case in everything.items():
-        try:
-            parse(recipe_of(case["spec"]))
-        except UsageError:
-            refused[key] = case["spec"]["options"]["loss_type"]
-    assert refused == EXCLUDED
+def test_every_case_is_replayed(golden):
+    count = sum(len(replayable(golden, v, kind)) for v in VARIANTS for kind in ("correction", "filter", "loss"))
+    assert count == 142
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -94,13 +79,15 @@ def test_off_policy_sequence_masking(golden, variant):
 def test_loss_and_gradient(golden, variant):
     batch = golden_batch(golden, variant, COLUMNS)
     found = replayable(golden, variant, "loss")
-    assert len(found) == 44
+    assert len(found) == (46 if variant == "" else 44)
     one_batch = torch.zeros(len(batch), dtype=torch.int64)
     for case in found:
         recipe = parse(recipe_of(case["spec"]))
         outcome = replay_batch(batch, recipe, "exclude")
         counted = loss_tokens_of(batch) if recipe.loss.counts_dropped else outcome.loss_tokens
-        divisor = divisors(recipe.loss, outcome.loss_tokens, one_batch, Totals.zeros(1).add(counted, one_batch))
+        groups = Groups().numbers(batch.columns, one_batch)
+        totals = Totals.zeros(1).add(counted, one_batch, None, groups)
+        divisor = divisors(recipe.loss, outcome.loss_tokens, one_batch, totals, groups)
         gradient = outcome.score / outcome.segments.expand(divisor)
         assert relative_error([float((outcome.loss / divisor).sum())], case["loss"]) <= 1e-12, case["spec"]
         assert relative_error(gradient.tolist(), on_loss_tokens(case, "grad", batch)) <= 1e-12, case["spec"]

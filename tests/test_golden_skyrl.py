@@ -12,8 +12,10 @@ from iscope.errors import UsageError
 from iscope.recipes.grammar import parse
 from iscope.recipes.options import spell
 from iscope.recipes.skyrl import FRAMEWORK
+from iscope.recipes.skyrl_losses import UNCORRECTED
 from iscope.replay.aggregation import Totals, divisors
 from iscope.replay.correction import correct
+from iscope.replay.groups import Groups
 from iscope.replay.losses import loss_terms
 from iscope.replay.segments import Segments
 from iscope.replay.view import token_view
@@ -25,11 +27,9 @@ FULL = next(row for row in FRAMEWORK.recipes if row.name == "skyrl/off_policy_co
 OPTIONS = {option.name: option for option in (*FULL.options, *FRAMEWORK.loss_options)}
 NOT_REPLAYED = {
     "a cap that is not above 0 makes every weight that cap, and is refused": [4],
-    "prompt_mean divides by the tokens of each prompt, and is not offered": [35, 36],
     "token_mean_legacy divides by the loss tokens of each micro-batch, which no dump records": [37, 38],
     "clip_cov picks tokens at random": [67, 68],
     "kl_cov sorts the tokens of a micro-batch, which no dump records": [69, 70],
-    "cross_entropy is the loss of supervised training, without advantages": [73],
 }
 
 
@@ -41,7 +41,7 @@ def recipe_of(spec: dict) -> str:
         for name in ("cispo", "dppo", "sapo"):
             options |= options.pop(name, {})
         losses |= {"loss_reduction": spec["loss_reduction"]} | options
-    ignored = losses.get("loss_type") == "importance_sampling"
+    ignored = losses.get("loss_type") in UNCORRECTED
     name = "skyrl/none" if ignored else "skyrl/off_policy_correction"
     given = losses if ignored else {OPTIONS[name].short: value for name, value in correction.items()} | losses
     return f"{name}:" + ",".join(f"{name}={spell(value)}" for name, value in given.items())
@@ -82,8 +82,9 @@ def test_loss_and_gradient(golden, variant):
         tolerance = 1e-12 if case["dtype"] == "float64" else 1e-6
         terms = loss_terms(view, recipe, correction)
         one_batch = torch.zeros(len(batch), dtype=torch.int64)
-        loss_tokens = Segments(batch.offsets).count(batch.loss_mask)
-        divisor = divisors(recipe.loss, loss_tokens, one_batch, Totals.zeros(1).add(loss_tokens, one_batch))
+        loss_tokens, groups = Segments(batch.offsets).count(batch.loss_mask), Groups().numbers(batch.columns, one_batch)
+        totals = Totals.zeros(1).add(loss_tokens, one_batch, None, groups)
+        divisor = divisors(recipe.loss, loss_tokens, one_batch, totals, groups)
         gradient = terms.score() / view.segments.expand(divisor)
         loss = float((view.segments.sum(terms.loss()) / divisor).sum())
         assert relative_error([loss], case["loss"]) <= tolerance, case["case"]

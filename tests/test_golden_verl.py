@@ -9,10 +9,10 @@ import torch
 
 from iscope.recipes.grammar import parse
 from iscope.recipes.options import spell
-from iscope.replay.aggregation import Totals, divisors, remaining_loss_tokens
+from iscope.replay.aggregation import Totals
 from iscope.replay.correction import correct
-from iscope.replay.losses import loss_terms
 from iscope.replay.normalisation import BatchMeans, normalised
+from iscope.replay.outcome import add_weights, divided, replay_batch
 from iscope.replay.segments import Segments
 from iscope.replay.view import token_view
 from tests.golden_cases import cases, golden_batch, relative_error, report_of
@@ -88,16 +88,15 @@ def loss_recipe(spec, batch):
 
 def replayed(batch, recipe):
     """Loss of the batch, and its gradient by each loss token's current logprob."""
-    view = token_view(batch, batch.loss_mask)
-    correction = corrected(view, recipe)
-    terms = loss_terms(view, recipe, correction)
-    one_batch = torch.zeros(len(batch), dtype=torch.int64)
-    counted = Segments(batch.offsets).count(batch.loss_mask)
-    left = remaining_loss_tokens(counted, view, recipe, correction)
-    totals = Totals.zeros(1).add(counted if recipe.loss.counts_dropped else left, one_batch)
-    divisor = divisors(recipe.loss, left, one_batch, totals)
-    loss = float((view.segments.sum(terms.loss()) / divisor).sum())
-    return loss, terms.score() / view.segments.expand(divisor)
+    one_batch, mean = torch.zeros(len(batch), dtype=torch.int64), None
+    if recipe.weight.normalises:
+        means = BatchMeans(recipe)
+        add_weights(means, batch, "exclude", one_batch)
+        mean = means.means()[one_batch]
+    outcome = replay_batch(batch, recipe, "exclude", mean)
+    counted = outcome.read_tokens if recipe.loss.counts_dropped else outcome.loss_tokens
+    loss, gradient = divided(outcome, recipe, one_batch, Totals.zeros(1).add(counted, one_batch))
+    return float(loss.sum()), gradient
 
 
 @pytest.mark.parametrize("file", FILES)

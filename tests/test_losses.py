@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import polars as pl
 import pytest
 import torch
 
@@ -55,7 +56,7 @@ def batch_of(rollouts, current=True):
         current_logprobs=flat("current") if current else None,
         ref_logprobs=flat("ref"),
         advantage=torch.tensor([rollout["advantage"] for rollout in rollouts], dtype=torch.float64),
-        columns=batch.columns,
+        columns=batch.columns.with_columns(group_id=pl.int_range(pl.len()) // 3),
     )
 
 

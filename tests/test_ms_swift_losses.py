@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
@@ -13,10 +14,12 @@ from iscope.ledger.plan import Plan
 from iscope.ledger.screen import screen_of
 from iscope.recipes import framework
 from iscope.recipes.grammar import bind, parse
-from iscope.replay.aggregation import Totals, divisors
+from iscope.replay.aggregation import Totals
 from iscope.replay.correction import correct
+from iscope.replay.dump_cuts import own_cuts
+from iscope.replay.groups import Groups
 from iscope.replay.losses import base_coefficient, loss_terms
-from iscope.replay.outcome import loss_tokens_of, replay_batch
+from iscope.replay.outcome import divided, loss_tokens_of, replay_batch
 from iscope.replay.view import token_view
 from iscope.rollouts import RolloutBatch
 from tests.golden_cases import golden_batch, ledger_of
@@ -42,6 +45,7 @@ LOSSES = [
     {"off_policy_sequence_mask_delta": 0.05, "loss_type": "bnpo", "importance_sampling_level": "sequence"},
     {"off_policy_sequence_mask_delta": 0.05, "loss_type": "dapo", "max_completion_length": 64},
     {"off_policy_sequence_mask_delta": 0.05, "loss_type": "dr_grpo", "max_completion_length": 64},
+    {"loss_type": "real", "real_tau": 0.1, "off_policy_sequence_mask_delta": 0.05, "beta": 0.2},
     {"loss_type": "fipo", "delta": 1.3, "fipo_decay_rate": 2.0, "fipo_clip_high_only": False},
     {"loss_type": "fipo", "fipo_clip_range": None, "fipo_safety_threshold": 1.1, "off_policy_sequence_mask_delta": 0.0},
     {"loss_type": "fipo", "fipo_safety_threshold": None, "fipo_clip_range": 0.5, "beta": 0.1},
@@ -66,8 +70,10 @@ def replayed(batch, recipe):
     """Loss of the batch and gradient of each loss token."""
     outcome, one_batch = replay_batch(batch, recipe, "exclude"), torch.zeros(len(batch), dtype=torch.int64)
     counted = loss_tokens_of(batch) if recipe.loss.counts_dropped else outcome.loss_tokens
-    divisor = divisors(recipe.loss, outcome.loss_tokens, one_batch, Totals.zeros(1).add(counted, one_batch))
-    return float((outcome.loss / divisor).sum()), outcome.score / outcome.segments.expand(divisor)
+    groups = Groups().numbers(batch.columns, one_batch) if recipe.loss.aggregation.by_group else None
+    totals = Totals.zeros(1).add(counted, one_batch, None, groups)
+    loss, gradient = divided(outcome, recipe, one_batch, totals, groups)
+    return float(loss.sum()), gradient
 
 
 def differentiated(rollouts, mode, options):
@@ -127,6 +133,7 @@ def test_the_ledger_holds_the_gradient(golden, mode, bounds, loss):
     rows = scored_rows(ledger)
     order = torch.tensor([batch.columns["rollout_id"].to_list().index(name) for name in rows.frame["rollout_id"]])
     view = token_view(batch, batch.loss_mask)
+    view.cuts = own_cuts(view, [recipe], batch.columns)
     found = recipe_rows(ledger, rows, 0)
     kept = loss_terms(view, recipe, correct(view, recipe)).coefficient
     base = base_coefficient(view, recipe.loss)
@@ -156,11 +163,18 @@ NAMES = [row.name for row in TABLE.recipes]
 def test_without_loss_tokens(name, loss, masks):
     zeros = [[-1.0] * len(mask) for mask in masks]
     batch = RolloutBatch.from_lists(
-        zeros, zeros, masks, current_logprobs=zeros, ref_logprobs=zeros, advantage=[1.0] * len(masks)
+        zeros,
+        zeros,
+        masks,
+        current_logprobs=zeros,
+        ref_logprobs=zeros,
+        advantage=[1.0] * len(masks),
+        columns=pl.DataFrame({"group_id": ["g"] * len(masks)}, schema={"group_id": pl.String}),
     )
-    entry = build_report(ledger_of(batch, [parse(f"{name}:loss_type={loss},beta=0.1")])).recipes[0]
+    recipe = parse(f"{name}:loss_type={loss},beta=0.1")
+    entry = build_report(ledger_of(batch, [recipe])).recipes[0]
     assert {figure.why for figure in entry.framework.values()} == {"no loss tokens"}
-    total, gradient = replayed(batch, parse(f"{name}:loss_type={loss},beta=0.1"))
+    total, gradient = replayed(batch, recipe)
     assert (total, gradient.tolist()) == (0.0, [])
 
 
@@ -208,7 +222,7 @@ def test_a_logprob_that_is_not_a_number_leaves_no_metric(side):
     [
         ("ms-swift/token_mask:0", "threshold must be above 0"),
         ("ms-swift/none:loss_type=fipo,fipo_clip_range=0", "fipo_clip_range must be above 0"),
-        ("ms-swift/none:loss_type=real", "real"),
+        ("ms-swift/none:loss_type=real,real_tau=0", "real_tau must be above 0"),
         ("ms-swift/none:tau_neg=0", "tau_neg must be above 0"),
     ],
 )
@@ -222,4 +236,5 @@ def test_the_losses_read_their_own_options_only():
     assert parse("ms-swift/none:loss_type=cispo,delta=2,epsilon_high=5").unused == ("delta",)
     assert parse("ms-swift/none:loss_type=fipo,fipo_decay_rate=8,tau_pos=2").unused == ("tau_pos",)
     assert parse("ms-swift/none").needs == ()
+    assert parse("ms-swift/none:loss_type=real").needs == ("advantage", "group_id")
     assert parse("ms-swift/none:beta=0.1,off_policy_sequence_mask_delta=0.1").needs == ("advantage", "ref_logprobs")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -15,9 +17,12 @@ from iscope.ledger.plan import Plan
 from iscope.ledger.screen import Screen, screen_of
 from iscope.recipes import framework
 from iscope.recipes.grammar import parse
+from iscope.recipes.model import Pair
 from iscope.recipes.options import spell
 from iscope.replay.correction import correct
 from iscope.replay.losses import base_coefficient, loss_terms
+from iscope.replay.prefix import exclusive_minimum, smallest_before
+from iscope.replay.segments import Segments
 from iscope.replay.view import token_view
 from iscope.rollouts import RolloutBatch
 from tests.golden_cases import golden_batch, ledger_of
@@ -35,6 +40,10 @@ CORRECTIONS = [
     ("dppo_tv", {"delta_low": 0.02, "delta_high": 0.03, "cap": None}),
     ("dppo_tv", {"delta_low": 0.02, "delta_high": 0.03, "cap": 1.1}),
     ("dppo_kl", {"delta_low": 0.002, "delta_high": 0.003, "cap": None}),
+    ("trust_region_mask", {"estimator": "k2", "delta": 0.2}),
+    ("trust_region_mask", {"estimator": "k3", "delta": 0.3}),
+    ("minpro", {"epsilon_low": 0.4, "epsilon_high": 0.1}),
+    ("minpro", {"epsilon_low": 1.0, "epsilon_high": 4.0}),
 ]
 LOSSES = [
     {"loss_type": "ppo", "epsilon": 0.1},
@@ -272,3 +281,22 @@ def test_what_is_not_replayed_says_why(table, name):
         with pytest.raises(UsageError, match=rf"{name} is not replayed: ") as caught:
             parse(text)
         assert str(caught.value).endswith(f"{reason}.")
+
+
+def test_the_smallest_ratio_before_a_token():
+    """Against a loop, with segments that are empty or repeat a value, and on some tokens of a rollout only."""
+    lengths = [0, 1, 4, 0, 3, 2]
+    values = torch.tensor([0.3, -1.0, 2.0, -1.0, -3.0, 5.0, 5.0, -2.0, 0.0, 1.0], dtype=torch.float64)
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+    found = exclusive_minimum(values, Segments(offsets)).tolist()
+    rows = [values[start:stop].tolist() for start, stop in pairwise(offsets.tolist())]
+    assert found == [min(row[:t], default=0.0) for row in rows for t in range(len(row))]
+    view = token_view(batch_of(drawn(0)), None)
+    part = view.part(torch.arange(2, view.segments.tokens, 3))
+    whole = smallest_before(view, Pair.CURRENT_INFERENCE)
+    assert smallest_before(part, Pair.CURRENT_INFERENCE).equal(whole[2::3])
+
+
+def test_papers_are_found_by_their_short_names():
+    assert parse("trm").name == "trust_region_mask"
+    assert parse("minpro").weight.prefix

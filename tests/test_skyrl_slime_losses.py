@@ -13,8 +13,10 @@ from iscope.analysis.rows import recipe_rows, scored_rows
 from iscope.errors import UsageError
 from iscope.recipes import framework
 from iscope.recipes.grammar import bind, parse
+from iscope.recipes.skyrl_losses import UNCORRECTED
 from iscope.replay.aggregation import Totals, counted_tokens, divisors
 from iscope.replay.correction import correct
+from iscope.replay.groups import Groups
 from iscope.replay.losses import loss_terms
 from iscope.replay.normalisation import BatchMeans, normalised
 from iscope.replay.view import token_view
@@ -48,7 +50,9 @@ SKYRL_LOSSES = [
     {"policy_loss_type": "rollout_is", "eps_clip_low": 0.5, "eps_clip_high": 0.5},
     {"policy_loss_type": "dppo", "delta_low": 0.05, "delta_high": 0.02},
     {"policy_loss_type": "dppo", "dppo_type": "binary_kl", "delta_low": 0.005, "delta_high": 0.01},
+    {"policy_loss_type": "regular", "loss_reduction": "prompt_mean"},
     {"policy_loss_type": "importance_sampling"},
+    {"policy_loss_type": "cross_entropy"},
 ]
 SLIME = [
     ("none", {}),
@@ -101,8 +105,9 @@ def replayed(batch, recipe):
     view, correction = corrected(batch, recipe)
     terms, one_batch = loss_terms(view, recipe, correction), torch.zeros(len(batch), dtype=torch.int64)
     lengths = view.segments.lengths
-    totals = Totals.zeros(1).add(counted_tokens(recipe.loss, lengths), one_batch)
-    divisor = divisors(recipe.loss, lengths, one_batch, totals)
+    groups = Groups().numbers(batch.columns, one_batch)
+    totals = Totals.zeros(1).add(counted_tokens(recipe.loss, lengths), one_batch, None, groups)
+    divisor = divisors(recipe.loss, lengths, one_batch, totals, groups)
     return float((view.segments.sum(terms.loss()) / divisor).sum()), terms.score() / view.segments.expand(divisor)
 
 
@@ -114,7 +119,7 @@ def differentiated(rollouts, loss):
 
 
 def skyrl_case(correction, loss):
-    if loss["policy_loss_type"] == "importance_sampling":
+    if loss["policy_loss_type"] in UNCORRECTED:
         correction = {}
     name = "skyrl/off_policy_correction" if correction else "skyrl/none"
     options = {"max_seq_len": 64} | correction | loss

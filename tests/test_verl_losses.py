@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from iscope import replay
 from iscope.errors import UsageError
 from iscope.recipes.grammar import parse
 from iscope.recipes.options import spell
+from tests.golden_cases import golden_batch, report_of
 from tests.reference.verl_losses import batch_loss
 from tests.test_golden_verl import replayed
 from tests.test_losses import assert_same, batch_of, random_rollouts
@@ -58,6 +60,8 @@ def text_of(*parts, **options):
 
 
 def compare(rollouts, text, **settings):
+    """Logprobs are moved below 0, as logprobs lie."""
+    rollouts = [{name: v if name == "advantage" else v - 2 for name, v in rollout.items()} for rollout in rollouts]
     expected = plain(rollouts, **settings)
     assert_same(replayed(masked(batch_of(rollouts)), parse(text)), expected)
     return expected
@@ -306,3 +310,70 @@ def test_refusals(text, message):
 def test_options_that_the_loss_does_not_read_are_said():
     assert parse("verl/none:loss_type=gpg,clip_ratio_c=5,tau_pos=2").unused == ("clip_ratio_c", "tau_pos")
     assert parse("verl/none:loss_agg_mode=seq-mean-token-sum,global_batch_size=8").unused == ()
+
+
+KL_TYPES = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
+
+
+@pytest.mark.parametrize("rejection", REJECTIONS)
+@pytest.mark.parametrize("kind", [*KL_TYPES, *(f"{kind}+" for kind in KL_TYPES)])
+def test_kl_loss(kind, rejection):
+    rollouts = random_rollouts(4)
+    rollouts[3] = {name: v if name == "advantage" else v - 40 for name, v in rollouts[3].items()}
+    far = rollouts[3]["ref"]
+    far[0], far[1], far[2] = far[0] - 30, far[1] + 2.5, far[2] + 30  # beyond the limits of k3 either way
+    options = {"use_kl_loss": True, "kl_loss_type": kind, "kl_loss_coef": 0.2}
+    settings = {"weighting": ("token", None, 1.3), "rejection": REJECTIONS[rejection]}
+    with_kl = compare(rollouts, text_of("level=token,is_threshold=1.3", rejection, **options), **settings, **options)
+    assert with_kl[0] != pytest.approx(plain(rollouts, **settings)[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("use_v1", [True, False])
+@pytest.mark.parametrize("agg", MODES)
+@pytest.mark.parametrize("loss", ["vanilla", "sapo", "gspo", "gpg"])
+def test_the_kl_loss_goes_by_its_own_aggregation(loss, agg, use_v1):
+    options = {"use_kl_loss": True, "kl_loss_coef": 0.3, "loss_scale_factor": 7, "use_v1": use_v1}
+    rejection = "option=token_k1,rs_threshold=0.7_1.6"
+    text = text_of("", rejection, loss_type=loss, loss_agg_mode=agg, **options)
+    compare(random_rollouts(5), text, loss=loss, agg=agg, rejection=REJECTIONS[rejection], **options)
+
+
+@pytest.mark.parametrize("agg", MODES)
+@pytest.mark.parametrize("name", BYPASS)
+def test_bypass_mode_spares_the_kl_loss(name, agg):
+    bypass, weighting, rejection = BYPASS[name]
+    options = {"loss_scale_factor": 9, "use_kl_loss": True, "kl_loss_coef": 0.3}
+    spelled = ",".join(f"{option}={spell(value)}" for option, value in options.items())
+    text = f"verl/{name}{',' if ':' in name else ':'}loss_agg_mode={agg},{spelled}"
+    compare(random_rollouts(1), text, bypass=bypass, weighting=weighting, rejection=rejection, agg=agg, **options)
+
+
+@pytest.mark.parametrize("loss", ["dro", "geo_mean"])
+def test_two_terms_beside_each_other_are_refused(loss):
+    with pytest.raises(UsageError, match=f"use_kl_loss must not be true.*; beside {loss} the KL term is not replayed"):
+        parse(f"verl/none:loss_type={loss},dro_beta=1,use_kl_loss=true")
+
+
+def test_the_kl_loss_needs_the_reference():
+    assert parse("verl/none:use_kl_loss=true").needs == ("ref_logprobs",)
+    assert parse("verl/none:kl_loss_coef=0.1").unused == ("kl_loss_coef",)
+
+
+@pytest.mark.parametrize("agg", MODES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "verl/rollout_rs:option=token_k1,threshold=0.7_1.6,use_v1=false",
+        "verl/rollout_rs:option=seq_mean_k1,threshold=0.8_1.3,loss_type=gpg",
+        "verl/none:loss_type=sapo",
+        "verl/bypass_pg_geo_rs:rs_threshold=0.8_1.3",
+    ],
+)
+def test_the_metric_of_the_kl_loss_is_what_it_adds_to_the_loss(golden, text, agg):
+    batch = golden_batch(golden, "", ("trainer_logprobs", "inference_logprobs", "current_logprobs", "ref_logprobs"))
+    text += f",loss_agg_mode={agg},loss_scale_factor=9"
+    with_kl = f"{text},use_kl_loss=true,kl_loss_coef=0.5"
+    plain, whole = (replay(batch, recipe=spec, precision="float64").loss["all"] for spec in (text, with_kl))
+    [entry] = report_of(batch, [with_kl]).recipes
+    assert entry.framework["actor/kl_coef"].value == 0.5
+    assert 0.5 * entry.framework["actor/kl_loss"].value == pytest.approx(whole - plain, rel=1e-9)

@@ -1,4 +1,4 @@
-"""The pass before all others, for recipes whose filters look at the tokens of a whole batch."""
+"""The pass before all others, for recipes that look at a whole batch: filters that sort it, losses over its groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_cuts(
     unscored: Literal["exclude", "neutral"],
     scope: str | int = "all",
 ) -> RowCuts:
-    """Read the dump once and return where each of its rollouts is cut; without such a recipe it is not read.
+    """Read the dump once and return what ``dump_cuts`` finds of each rollout; without such a recipe it is not read.
 
     Args:
         batches: starts a pass over the dump.
@@ -35,6 +35,6 @@ def find_cuts(
         return {}
     for batch in decode_ahead(batches()):
         view, _ = scored_view(batch, usable(batch), unscored)
-        found.add(view, torch.from_numpy(scopes.places(batch.columns, first)))
+        found.add(view, torch.from_numpy(scopes.places(batch.columns, first)), batch.columns)
         first += len(batch)
     return found.cuts()

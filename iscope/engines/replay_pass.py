@@ -21,13 +21,14 @@ from iscope.engines.ahead import decode_ahead
 from iscope.engines.cuts_pass import find_cuts
 from iscope.engines.local import Progress
 from iscope.engines.replay_rows import rows, schema
-from iscope.engines.scopes import Label, Scopes
+from iscope.engines.scopes import Label, Scopes, in_words
 from iscope.errors import DataError
 from iscope.recipes.model import BoundRecipe
-from iscope.replay.aggregation import Totals, counted_tokens, divisors
+from iscope.replay.aggregation import Totals, counted_tokens
 from iscope.replay.dump_cuts import RowCuts, cuts_of
+from iscope.replay.groups import Groups
 from iscope.replay.normalisation import BatchMeans
-from iscope.replay.outcome import Outcome, add_weights, loss_tokens_of, replay_batch
+from iscope.replay.outcome import Outcome, add_weights, divided, loss_tokens_of, needs_advantage, replay_batch
 from iscope.replay.segments import Segments
 
 
@@ -127,13 +128,13 @@ class _Sums:
     losses: list[Tensor] = field(default_factory=lambda: [torch.zeros(0, dtype=torch.float64)])
     places: list[Tensor] = field(default_factory=lambda: [torch.zeros(0, dtype=torch.int64)])
 
-    def add(self, outcome: Outcome, divisor: Tensor, places: Tensor) -> None:
+    def add(self, outcome: Outcome, loss: Tensor | None, places: Tensor) -> None:
         self.rollouts += places.numel()
         self.tokens += outcome.segments.tokens
         self.kept += int(outcome.keep.sum())
         self.unscored += outcome.unscored
-        if outcome.loss is not None:
-            self.losses.append(outcome.loss / divisor)
+        if loss is not None:
+            self.losses.append(loss)
             self.places.append(places)
 
     def loss(self, labels: list[Label]) -> dict[Label, float]:
@@ -151,13 +152,15 @@ def _replayed(
 ) -> Iterator[pa.RecordBatch]:
     cuts = find_cuts(dump.batches, (task.recipe,), task.unscored, task.batch)
     totals, means = _first_pass(dump, task, scopes, cuts)
+    groups, by_group = Groups(), task.recipe.loss.aggregation.by_group
     for batch in decode_ahead(dump.batches()):
         places = torch.from_numpy(scopes.places(batch.columns, sums.rollouts))
         own = cuts_of(cuts, slice(sums.rollouts, sums.rollouts + len(batch)))
         outcome = replay_batch(batch, task.recipe, task.unscored, None if means is None else means[places], own)
-        divisor = divisors(task.recipe.loss, outcome.loss_tokens, places, totals)
-        sums.add(outcome, divisor, places)
-        yield rows(batch, outcome, divisor, kind)
+        numbers = groups.numbers(batch.columns, places) if by_group else None
+        parts = divided(outcome, task.recipe, places, totals, numbers)
+        sums.add(outcome, None if parts is None else parts[0], places)
+        yield rows(batch, outcome, None if parts is None else parts[1], kind)
         if progress is not None:
             progress(len(batch), batch.tokens)
 
@@ -167,7 +170,7 @@ def _first_pass(dump: Dump, task: Task, scopes: Scopes, cuts: RowCuts) -> tuple[
     loss = task.recipe.loss
     drops = any(rule.drops for rule in task.recipe.filters) and not loss.counts_dropped
     means = BatchMeans(task.recipe) if task.recipe.weight.normalises else None
-    totals, first = Totals.zeros(len(scopes.labels)), 0
+    totals, first, groups = Totals.zeros(len(scopes.labels)), 0, Groups()
     for batch in decode_ahead(dump.batches()):
         places = torch.from_numpy(scopes.places(batch.columns, first))
         left, counted = loss_tokens_of(batch), None
@@ -177,7 +180,8 @@ def _first_pass(dump: Dump, task: Task, scopes: Scopes, cuts: RowCuts) -> tuple[
             left, counted = outcome.loss_tokens, outcome.counted
         elif loss.counts == "filled":
             counted = left > 0
-        totals = totals.add(counted_tokens(loss, left), places, counted)
+        numbers = groups.numbers(batch.columns, places) if loss.aggregation.by_group else None
+        totals = totals.add(counted_tokens(loss, left), places, counted, numbers)
         if means is not None:
             add_weights(means, batch, task.unscored, places)
         first += len(batch)
@@ -197,13 +201,11 @@ def _check_needs(dump: Dump, recipe: BoundRecipe) -> None:
 
 
 def _has_signal(dump: Dump, recipe: BoundRecipe) -> bool:
-    return recipe.loss.signal == "ref" or "advantage" in dump.present
+    return not needs_advantage(recipe.loss) or "advantage" in dump.present
 
 
 def _assumptions(dump: Dump, task: Task, unscored: int) -> list[str]:
-    scopes = {"all": "the whole dump is one batch", "step": "the rollouts of each step are one batch"}
-    scope = scopes.get(str(task.batch), f"{task.batch} consecutive rollouts are one batch")
-    said = [*dump.assumptions, f"the loss is normalised over the batch, and {scope}."]
+    said = [*dump.assumptions, f"the loss is normalised over the batch, and {in_words(task.batch)}."]
     if "current_logprobs" not in dump.present:
         said.append("on-policy assumed: no current logprobs, the trainer's stand in for them.")
     if not _has_signal(dump, task.recipe):

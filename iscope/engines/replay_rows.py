@@ -27,16 +27,15 @@ def schema(dtype: torch.dtype, about: dict[str, str]) -> pa.Schema:
     )
 
 
-def rows(batch: RolloutBatch, outcome: Outcome, divisor: Tensor, schema: pa.Schema) -> pa.RecordBatch:
+def rows(batch: RolloutBatch, outcome: Outcome, coefficient: Tensor | None, schema: pa.Schema) -> pa.RecordBatch:
     """Return one row per rollout, its lists as long as the dump's.
 
     Args:
         batch: N rollouts.
         outcome: what the recipe does to them.
-        divisor: float64 [N], what the loss of each rollout is divided by.
+        coefficient: float64 [Q], derivative of the whole loss by each scored token's current logprob, or None.
         schema: of the rows.
     """
-    coefficient = None if outcome.score is None else outcome.score / outcome.segments.expand(divisor)
     values = {"weight": outcome.weight, "keep": outcome.keep, "coefficient": coefficient}
     ids = batch.columns["rollout_id"].cast(pl.String).to_arrow().cast(pa.large_string())
     lists = [_lists(batch, outcome.scored, tokens, schema.field(name).type) for name, tokens in values.items()]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from iscope.errors import DataError, UsageError, did_you_mean
+from iscope.ledger.plan import BATCH
+from iscope.rollouts import RolloutBatch
 
 Label: TypeAlias = str | int | float
 Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -72,3 +76,29 @@ class Scopes:
                 self.labels.append(step)
         numbers = pl.Series([self._places[step] for step in found.to_list()], dtype=pl.Int64)
         return steps.replace_strict(found, numbers, return_dtype=pl.Int64).to_numpy(writable=True)
+
+
+def scoped(batches: Iterable[RolloutBatch], scope: str | int) -> Iterator[RolloutBatch]:
+    """Yield the batches of a dump, each rollout with the number of its scope where N rollouts in a row are one.
+
+    Args:
+        batches: the dump, in its order.
+        scope: as ``batch_scope`` returns it.
+
+    Raises:
+        DataError: when a rollout has no step and that is the scope.
+    """
+    scopes, first = Scopes(scope), 0
+    for batch in batches:
+        if scope != "all":
+            places = scopes.places(batch.columns, first)
+            if isinstance(scope, int):
+                batch = replace(batch, columns=batch.columns.with_columns(pl.Series(BATCH, places)))
+        first += len(batch)
+        yield batch
+
+
+def in_words(scope: str | int) -> str:
+    """Return which rollouts are one batch."""
+    words = {"all": "the whole dump is one batch", "step": "the rollouts of each step are one batch"}
+    return words.get(str(scope), f"{scope} consecutive rollouts are one batch")

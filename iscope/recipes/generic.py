@@ -103,11 +103,4 @@ FRAMEWORK = Framework(
     loss_options=LOSS_OPTIONS,
     losses=LOSSES,
     constraints=CONSTRAINTS,
-    not_replayed=(
-        (
-            "trust_region_mask",
-            "it tests divergences over the whole vocabulary (arXiv 2512.23075), of which a dump has the sampled token "
-            "only; verl/rollout_rs with rollout_rs=seq_max_k2 and a threshold tests an estimate from those",
-        ),
-    ),
 )

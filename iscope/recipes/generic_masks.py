@@ -15,6 +15,7 @@ from iscope.recipes.model import (
     Ref,
     Signs,
     WeightRule,
+    by_option,
 )
 
 _TOKEN_RATIO = "rho_t = exp(trainer_t - inference_t)"
@@ -145,5 +146,68 @@ MASKS = (
         "Ratio as weight; tokens whose binary KL is too large, the way A pushes, get 0.",
         "D = q log(q/p) + (1 - q) log((1 - q)/(1 - p)), p and q kept 1e-8 from 0 and 1",
         "The bounds are in nats, not on the scale of a probability difference.",
+    ),
+    Recipe(
+        name="trust_region_mask",
+        summary="Rollouts with a token whose estimated KL divergence exceeds the bound get weight 0; the others 1.",
+        formula="d_t = current_t - inference_t; k2_t = d_t^2 / 2, k3_t = exp(d_t) - 1 - d_t\n"
+        "w_t = 1 if the largest k_t of the rollout's loss tokens <= delta, else 0; k is the estimator",
+        source="Li et al., Trust Region Masking for Long-Horizon LLM Reinforcement Learning, arXiv 2512.23075 (TRM), "
+        "with its estimates from the sampled token; the bound has no default there, 0.5 with k2 is a ratio of e",
+        options=(
+            Option(
+                name="estimator",
+                short="estimator",
+                kind="choice",
+                default="k2",
+                doc="Estimate of a token's divergence: k2 is the same for d and -d, k3 unbiased but far larger for "
+                "d above 0.",
+                choices=("k2", "k3"),
+            ),
+            _number("delta", 0.5, "Largest estimate that a token of a kept rollout may have, nats, inclusive."),
+        ),
+        filters=(
+            Filter(
+                "trust_region_mask",
+                by_option("estimator", ("k2", Quantity.K2), ("k3", Quantity.K3)),
+                Reduction.MAX,
+                high=Ref("delta"),
+                pair=_ROLLOUT,
+                space="plain",
+                acts_on="rollout",
+            ),
+        ),
+        constraints=(Constraint("positive", ("delta",)),),
+        notes=(
+            "The paper's criterion is the exact divergence over the whole vocabulary, of which a dump has the sampled "
+            "token only: the estimate of one token says little, its maximum over a rollout grows with the length.",
+            "Rejected rollouts stay in the loss's denominator.",
+        ),
+    ),
+    Recipe(
+        name="minpro",
+        summary="Token ratio times the smallest ratio before it as weight, cut to a band.",
+        formula="rho_t = exp(current_t - inference_t); m_t = min of rho over the loss tokens before t, 1 for the "
+        "first\nw_t = min(max(m_t rho_t, 1 - epsilon_low), 1 + epsilon_high)\nloss = -A w_t log pi, w_t constant",
+        source="Lei, Cheng and Tao, A Step Back: Prefix Importance Ratio Stabilizes Policy Optimization, arXiv "
+        "2601.22718 (MinPRO); its band could not be read: no lower bound and 4 above 1 are those of SkyRL's cispo",
+        options=(
+            _number("epsilon_low", 1.0, "The weight is raised to 1 - epsilon_low; 1 is no bound."),
+            _number("epsilon_high", 4.0, "The weight is cut to 1 + epsilon_high."),
+        ),
+        weight=WeightRule(
+            Level.TOKEN,
+            _ROLLOUT,
+            low=Ref("epsilon_low", scale=-1.0, offset=1.0),
+            high=Ref("epsilon_high", offset=1.0),
+            prefix=True,
+        ),
+        loss=Loss("score"),
+        constraints=(Constraint("not_negative", ("epsilon_low", "epsilon_high")),),
+        notes=(
+            "The smallest ratio stands in for the product of the whole prefix: one rare token far below 1 holds down "
+            "all that follows it.",
+            _ONE_RATIO,
+        ),
     ),
 )

@@ -40,17 +40,18 @@ class _Given:
     how: str
 
 
-def parse(text: str) -> BoundRecipe:
+def parse(text: str, own: Mapping[str, Recipe] | None = None) -> BoundRecipe:
     """Return the recipe that ``text`` names, with its options bound.
 
     Args:
         text: ``NAME`` or ``NAME:option=value,...``, as on the command line.
+        own: further recipes that can be named, by name, such as those of a file.
 
     Raises:
         UsageError: when the name, an option, a value or their combination is not accepted.
     """
     name, colon, rest = text.partition(":")
-    framework, row = find(name.strip())
+    framework, row = find(name.strip(), own)
     if colon and not rest.strip():
         raise UsageError(f"{row.name}: nothing follows the colon; write {row.name!r} alone for its defaults.")
     return _bind(row, framework, _read(row, framework, rest) if colon else ())
@@ -69,6 +70,27 @@ def bind(row: Recipe, framework: Framework, options: Mapping[str, object]) -> Bo
     """
     given = (_Given(_option(row, framework, name), value, f"as {name}") for name, value in options.items())
     return _bind(row, framework, given)
+
+
+def rows_of(recipe: BoundRecipe) -> tuple[WeightRule, tuple[Filter | None, ...]]:
+    """Return the rules of a recipe as they stand in its row, their bounds still named by options.
+
+    Returns:
+        The weight rule, and an entry for each of the recipe's filters; None for one that an option lists.
+    """
+    values, row = recipe.options, recipe.row
+    alternatives = [_alternative(rule, values) for rule in row.filters]
+    written = [rule for rule in alternatives if rule is not None and _has_bound(_fill(rule, values))]
+    listed = (None,) * (len(recipe.filters) - len(written))
+    weight = _alternative(_weight_rule(row, values), values)
+    low, high = (_alternative(bound, values) for bound in (weight.low, weight.high))
+    return dataclasses.replace(weight, low=low, high=high), (*written, *listed)
+
+
+def _alternative(node: Any, values: Mapping[str, Value]) -> Any:
+    while isinstance(node, ByOption):
+        node = _part(node, values)
+    return node
 
 
 def describe(constraint: Constraint) -> str:
@@ -130,7 +152,7 @@ def _positional(row: Recipe, position: int, piece: str) -> Option:
 
 def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRecipe:
     said: dict[str, str] = {}
-    values: dict[str, Value] = {option.short: option.default for option in (*row.options, *framework.loss_options)}
+    values = _defaults(row, framework)
     for item in given:
         short = item.option.short
         if short in said:
@@ -147,6 +169,11 @@ def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRe
     filters = _in_force([*filled, *listed])
     weight = _seen(_fill(rule, values), filters)
     loss = row.loss or _loss_of_type(framework, values)
+    if weight.function is not None and loss.gradient_through == "weight":
+        raise UsageError(
+            f"{row.name}: its weight is a function, whose derivative is not known, but the gradient of its loss, of "
+            f"type {loss.type}, runs through the weight; take a loss that holds the weight constant."
+        )
     read = {"loss_type", *_references((rule, row.filters, loss), values)}
     weighted = weight.level != Level.NONE and weight.applied
     return BoundRecipe(
@@ -158,8 +185,18 @@ def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRe
         filters=filters,
         loss=dataclasses.replace(_fill(loss, values), weighted=weighted),
         row=row,
-        unused=tuple(option.short for option in _changed(framework, values) if option.short not in read),
+        given=tuple(said),
+        unused=tuple(
+            option.short
+            for option in framework.loss_options
+            if values[option.short] != option.default and option.short not in read
+        ),
     )
+
+
+def _defaults(row: Recipe, framework: Framework) -> dict[str, Value]:
+    """The values in force where none is given, by short name."""
+    return {option.short: option.default for option in (*row.options, *framework.loss_options)} | dict(row.defaults)
 
 
 def _weight_rule(row: Recipe, values: Mapping[str, Value]) -> WeightRule:
@@ -254,6 +291,8 @@ def _fill(node: Any, values: Mapping[str, Value]) -> Any:
         return _fill(_part(node, values), values)
     if isinstance(node, Ref):
         return _value(node, values)
+    if isinstance(node, tuple):
+        return tuple(_fill(part, values) for part in node)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         parts = {part.name: _fill(getattr(node, part.name), values) for part in dataclasses.fields(node)}
         return dataclasses.replace(node, **parts)
@@ -278,13 +317,8 @@ def _value(ref: Ref, values: Mapping[str, Value]) -> Value:
     return (1 / value if ref.reciprocal else value) * ref.scale + ref.offset
 
 
-def _changed(framework: Framework, values: Mapping[str, Value]) -> list[Option]:
-    """Loss options away from their default."""
-    return [option for option in framework.loss_options if values[option.short] != option.default]
-
-
 def _spec(row: Recipe, framework: Framework, values: Mapping[str, Value]) -> str:
-    shown = ",".join(
-        f"{option.short}={spell(values[option.short])}" for option in (*row.options, *_changed(framework, values))
-    )
+    before = _defaults(row, framework)
+    changed = (option for option in framework.loss_options if values[option.short] != before[option.short])
+    shown = ",".join(f"{option.short}={spell(values[option.short])}" for option in (*row.options, *changed))
     return f"{row.name}:{shown}" if shown else row.name

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from iscope.recipes.rules import Filter, LogClamp, Number, Pair, Ref
+from iscope.recipes.rules import Filter, Function, LogClamp, Number, Pair, Ref
 
 
 class Aggregation(StrEnum):
@@ -17,6 +17,13 @@ class Aggregation(StrEnum):
     SEQ_MEAN_TOKEN_SUM = "seq-mean-token-sum"  # mean over rollouts of their sums
     SEQ_MEAN_TOKEN_MEAN = "seq-mean-token-mean"  # mean over rollouts of their means
     SEQ_MEAN_TOKEN_SUM_NORM = "seq-mean-token-sum-norm"  # mean over rollouts of their sums / a constant length
+    GROUP_MEAN_TOKEN_MEAN = "group-mean-token-mean"  # mean over groups (the rollouts of one prompt) of their means
+    GROUP_MEAN_TOKEN_SUM = "group-mean-token-sum"  # mean over groups of their sums
+
+    @property
+    def by_group(self) -> bool:
+        """Whether it has to know which rollouts are of one group."""
+        return self in (Aggregation.GROUP_MEAN_TOKEN_MEAN, Aggregation.GROUP_MEAN_TOKEN_SUM)
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,8 @@ class Penalty:
     """A term beside the policy term, coefficient * f(u) on every loss token, u the log-ratio of a pair in nats.
 
     Attributes:
-        kind: the estimator: ``squared`` is f(u) = u^2, ``k1`` is u, ``k2`` is u^2 / 2, ``k3`` is exp(-u) - 1 + u.
+        kind: the estimator: ``squared`` is f(u) = u^2, ``k1`` is u, ``abs`` is abs(u), ``k2`` is u^2 / 2, ``k3`` is
+            exp(-u) - 1 + u.
         pair: the policies of u; the gradient runs through the numerator.
         coefficient: factor of the term; 0 is no term.
         ratio_factor: whether the term is multiplied by the loss's ratio r too, with the gradient through both.
@@ -50,9 +58,11 @@ class Penalty:
         output_clamp: largest abs(f), beyond which it has no gradient; None is no bound.
         of_sum: whether u is the sum over the rollout's tokens, and each token has its share of f(u), one over their
             number; without factors and clamps.
+        k2_slope: whether its gradient is that of k2, without clamps, whatever the estimator (straight through).
+        aggregation: how the term is summed up; None is like the rest of the loss.
     """
 
-    kind: Literal["squared", "k1", "k2", "k3"]
+    kind: Literal["squared", "k1", "abs", "k2", "k3"]
     pair: Pair
     coefficient: Number
     ratio_factor: bool | Ref = False
@@ -61,6 +71,8 @@ class Penalty:
     input_clamp: Number = None
     output_clamp: Number = None
     of_sum: bool | Ref = False
+    k2_slope: bool = False
+    aggregation: Aggregation | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +104,9 @@ class Loss:
             phi = exp(rate + power log v - rate v) constant, v the product of r w over the rollout. ``dppo``: -A
             min(r, delta) w log pi, all but log pi constant, 0 where the divergence exceeds its bound. ``geo_mean``: -A
             exp(mean log(w + 1e-10) + mean x) of a rollout, A its mean, x log r cut to [-low, high] on the side that A
-            pushes to.
+            pushes to. ``group_contrast``: of a group with both signs of A log(1 + sum over A <= 0 of exp(s / t)) +
+            log(1 + sum over A > 0 of exp(-s / t)), s the mean log r of a rollout and t the temperature, whatever w.
+            ``function``: what the function gives.
         low: lower clipping bound of the clipped types and ``cispo``; of ``dppo``, the divergence allowed where A <= 0.
         high: upper clipping bound of the clipped types and ``cispo``; of ``dppo``, that where A > 0.
         delta: upper bound of r where it is not clipped otherwise (two-sided clipping); None is no bound.
@@ -107,10 +121,10 @@ class Loss:
         pair: the policies of r.
         gate: the loss's own condition: a token that it rejects has no policy term and no gradient, yet counts as kept.
         influence: a factor of the policy term; a log r of a token whose r exceeds ``delta`` adds nothing to it.
-        temperature: of ``sapo``.
+        temperature: of ``sapo``, and of ``group_contrast``, where it is one for all.
         power: of ``vespo``.
         rate: of ``vespo``.
-        signal: what A is: the advantage, or the reference logprob minus the current one.
+        signal: what A is: the advantage, the reference logprob minus the current one, or 1 for every token.
         advantage_scale: factor of A.
         penalty: a further term, on kept and rejected tokens alike.
         aggregation: how the batch is summed up.
@@ -132,6 +146,9 @@ class Loss:
         tracked: whether the framework logs sum, smallest and largest of what its loss does to a token, which the
             ledger then keeps.
         left_logged: whether what the framework logs of the loss is over the tokens that filters leave in the loss mask.
+        function: of ``function``: called with the view, A [P] and the applied weight w [P] (0 where rejected), it
+            returns the loss of each token and its derivative by the token's current logprob, [P] each, w held
+            constant; what that derivative has of the rollout's other tokens included.
         weighted: whether the recipe weights tokens by a ratio, not just by 0 and 1; filled in when it is bound.
     """
 
@@ -145,6 +162,8 @@ class Loss:
         "vespo",
         "dppo",
         "geo_mean",
+        "group_contrast",
+        "function",
     ] = "score"
     low: Number = None
     high: Number = None
@@ -160,7 +179,7 @@ class Loss:
     temperature: BySign | None = None
     power: BySign | None = None
     rate: BySign | None = None
-    signal: Literal["advantage", "ref"] = "advantage"
+    signal: Literal["advantage", "ref", "one"] = "advantage"
     advantage_scale: Number = 1.0
     penalty: Penalty | None = None
     aggregation: Aggregation = Aggregation.TOKEN_MEAN
@@ -178,24 +197,26 @@ class Loss:
     pools_advantage: bool = False
     tracked: bool = False
     left_logged: bool = False
+    function: Function | None = None
     weighted: bool = False
 
     @property
     def uses_ratio(self) -> bool:
         """Whether r, current over trainer, is part of the policy term, so that weight 1 does not leave just -A."""
-        return self.type in ("clipped_surrogate", "cispo", "sapo", "vespo", "dppo", "geo_mean")
+        return self.type not in ("surrogate", "score", "clipped_weight")
 
     @property
     def gradient_through(self) -> Literal["weight", "ratio", "score"]:
         """What the gradient runs through: the applied weight, the ratio r, or log pi with all else constant."""
         if self.type in ("surrogate", "clipped_weight"):
             return "weight"
-        return "ratio" if self.type in ("clipped_surrogate", "sapo", "geo_mean") else "score"
+        through_score = self.type in ("score", "cispo", "vespo", "dppo")
+        return "score" if through_score else "ratio"
 
     @property
     def linear_in_weight(self) -> bool:
         """Whether one weight for a whole rollout multiplies its policy term and gradient by just that weight."""
-        return self.type not in ("clipped_weight", "vespo", "geo_mean")
+        return self.type not in ("clipped_weight", "vespo", "geo_mean", "group_contrast", "function")
 
     @property
     def floors_weight(self) -> bool:
@@ -205,6 +226,16 @@ class Loss:
     @property
     def couples_tokens(self) -> bool:
         """Whether a token's gradient depends on the other tokens of its rollout, beyond their common weight."""
-        if self.type in ("vespo", "geo_mean") or self.influence is not None:
+        if self.type in ("vespo", "geo_mean", "group_contrast", "function") or self.influence is not None:
             return True
         return self.level == "sequence" and self.type in ("clipped_surrogate", "clipped_weight", "sapo")
+
+    @property
+    def couples_rollouts(self) -> bool:
+        """Whether a rollout's gradient depends on the other rollouts of its group."""
+        return self.type == "group_contrast"
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether the loss has to know which rollouts are of one group."""
+        return self.couples_rollouts or (isinstance(self.aggregation, Aggregation) and self.aggregation.by_group)

@@ -13,6 +13,7 @@ from iscope.recipes.losses import Aggregation, BySign, Influence, Loss, Penalty
 from iscope.recipes.rules import (
     ByOption,
     Filter,
+    Function,
     Level,
     LogClamp,
     Number,
@@ -35,6 +36,7 @@ __all__ = [
     "Filter",
     "FilterList",
     "Framework",
+    "Function",
     "Influence",
     "Level",
     "LogClamp",
@@ -139,6 +141,11 @@ class Recipe:
         weight_if_set: an option, and the weight rule in force instead when it is not none.
         constraints: conditions between options.
         notes: traps worth knowing.
+        framework: of a recipe that is in no framework's table, the framework whose loss options and loss types it
+            takes; empty for the generic ones. None for a row of a framework's table.
+        defaults: options, by short name, with the value in force unless another is given, where that is not the
+            framework's default.
+        base: the row of a framework's table that it is but for name and defaults; empty where there is none.
     """
 
     name: str
@@ -153,6 +160,9 @@ class Recipe:
     weight_if_set: tuple[str, WeightRule] | None = None
     constraints: tuple[Constraint, ...] = ()
     notes: tuple[str, ...] = ()
+    framework: str | None = None
+    defaults: tuple[tuple[str, float | bool | str | None], ...] = ()
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -197,7 +207,10 @@ class BoundRecipe:
         loss: the loss, values only.
         row: the row it came from.
         named: True where a user asked for it by name.
+        like: the configuration it was read from, ``trl:args.json``; empty where it came from none.
         unused: loss options, by short name, that are away from their default but that the chosen loss does not read.
+        given: options, by short name, that were given and not left at their default.
+        fitted: those whose value is a quantile of the dump.
     """
 
     name: str
@@ -209,15 +222,33 @@ class BoundRecipe:
     loss: Loss
     row: Recipe
     named: bool = False
+    like: str = ""
     unused: tuple[str, ...] = ()
+    given: tuple[str, ...] = field(default=(), compare=False)
+    fitted: tuple[str, ...] = ()
+
+    @property
+    def imitated(self) -> str:
+        """The name of the framework's row that it is, whatever it calls itself."""
+        return self.row.base or self.name
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that it is made of, apart from data."""
+        rules = (*self.filters, *((self.loss.gate,) if self.loss.gate is not None else ()))
+        found = (self.weight.function, *(rule.function for rule in rules), self.loss.function)
+        return tuple(function for function in found if function is not None)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Optional columns of the dump without which it cannot be replayed."""
         signed = any(rule.pushed_only or {rule.low_signs, rule.high_signs} != {Signs.ANY} for rule in self.filters)
         penalty = self.loss.penalty
-        pairs = {rule.pair for rule in self.filters}
+        pairs = {self.weight.pair, self.loss.pair, *(rule.pair for rule in self.filters)}
         if penalty is not None and bound_value(penalty.coefficient):
             pairs.add(penalty.pair)
         ref = self.loss.signal == "ref" or Pair.CURRENT_REF in pairs
-        return ("advantage",) * signed + ("ref_logprobs",) * ref
+        contrasts = self.loss.couples_rollouts
+        groups = self.loss.needs_groups
+        found = ("advantage",) * (signed or contrasts) + ("ref_logprobs",) * ref + ("group_id",) * groups
+        return tuple(dict.fromkeys((*found, *(name for function in self.functions for name in function.needs))))

@@ -45,7 +45,7 @@ _BATCH = (
     "micro-batches."
 )
 _NOT_REPLAYED = (
-    "loss_type=real is not replayed: it couples the rollouts of a group and ignores the importance weights. "
+    "loss_type=real ignores the importance weights. "
     "top_entropy_quantile needs the entropy of the whole vocabulary, and overlong_filter, where on, must already be in "
     "the loss mask."
 )
@@ -144,8 +144,5 @@ FRAMEWORK = Framework(
     losses=LOSSES,
     constraints=CONSTRAINTS,
     sums=(("limited_k3", Pair.TRAINER_INFERENCE), ("limited_ratio_sq", Pair.TRAINER_INFERENCE)),
-    not_replayed=(
-        ("real", "it couples the rollouts of a group and ignores the importance weights"),
-        ("top_entropy_quantile", "it needs the entropy of each token's distribution, which no dump holds"),
-    ),
+    not_replayed=(("top_entropy_quantile", "it needs the entropy of each token's distribution, which no dump holds"),),
 )

@@ -24,6 +24,7 @@ from iscope.recipes.model import (
 _LEVELS = ("token", "sequence", "sequence_token")
 _CAP = Ref("epsilon_high", otherwise="epsilon")
 
+_PENALTY = Penalty("k3", Pair.CURRENT_REF, Ref("beta"), weighted=True, input_clamp=20.0, output_clamp=10.0)
 _GRPO = Loss(
     "clipped_surrogate",
     low=Ref("epsilon", scale=-1.0, offset=1.0),
@@ -33,7 +34,7 @@ _GRPO = Loss(
         "importance_sampling_level", ("token", "token"), *((name, "sequence") for name in _LEVELS if name != "token")
     ),
     straight_through=by_option("importance_sampling_level", ("sequence_token", True), otherwise=False),
-    penalty=Penalty("k3", Pair.CURRENT_REF, Ref("beta"), weighted=True, input_clamp=20.0, output_clamp=10.0),
+    penalty=_PENALTY,
     aggregation=Aggregation.SEQ_MEAN_TOKEN_MEAN,
     left_logged=True,
 )
@@ -66,6 +67,17 @@ LOSSES = (
                 above_one=Ref("fipo_clip_high_only"),
                 threshold=Ref("fipo_safety_threshold"),
             ),
+        ),
+    ),
+    (
+        "real",
+        Loss(
+            "group_contrast",
+            level="sequence",
+            temperature=BySign(Ref("real_tau"), Ref("real_tau")),
+            penalty=replace(_PENALTY, weighted=False, aggregation=Aggregation.TOKEN_MEAN),
+            aggregation=Aggregation.GROUP_MEAN_TOKEN_SUM,
+            left_logged=True,
         ),
     ),
 )
@@ -125,7 +137,8 @@ LOSS_OPTIONS = (
         "means, bnpo and dapo divide the batch's sum by its loss tokens (dapo counts those that off-policy sequence "
         "masking took out too), dr_grpo divides by rollouts times max_completion_length; fipo is dapo with the "
         "influence of later tokens as a factor. cispo: r, cut at epsilon_high itself, as a constant weight. sapo: a "
-        "sigmoid gate on r, aggregated like grpo.",
+        "sigmoid gate on r, aggregated like grpo. real: the mean log r of rollouts with A > 0 against that of the "
+        "others of their group, by group_id, whatever the size of A; no weight has a part in it.",
         choices=tuple(name for name, _ in LOSSES),
     ),
     Option(
@@ -152,6 +165,7 @@ LOSS_OPTIONS = (
     ),
     _number("tau_pos", 1.0, "With sapo, the temperature of the gate where A > 0."),
     _number("tau_neg", 1.05, "With sapo, the temperature of the gate where A <= 0."),
+    _number("real_tau", 0.5, "With real, the temperature of the mean log r; the slope by it is at most 1 / real_tau."),
     *_FIPO_OPTIONS,
     _number(
         "off_policy_sequence_mask_delta",
@@ -176,5 +190,5 @@ LOSS_OPTIONS = (
 
 CONSTRAINTS = tuple(
     Constraint("positive", (name,))
-    for name in ("tau_pos", "tau_neg", "fipo_decay_rate", "fipo_clip_range", "max_completion_length")
+    for name in ("tau_pos", "tau_neg", "real_tau", "fipo_decay_rate", "fipo_clip_range", "max_completion_length")
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 
 from iscope.errors import UsageError, did_you_mean
@@ -27,6 +28,7 @@ FRAMEWORKS = {
 ALIASES = {
     "geo_mask": "geometric_mask",
     "opsm": "off_policy_sequence_mask",
+    "trm": "trust_region_mask",
 }
 
 _LISTED = " Run 'iscope recipes' for the list."
@@ -36,12 +38,15 @@ def framework(name: str) -> Framework:
     """Return a framework's table; the empty name is that of the generic recipes.
 
     Raises:
-        UsageError: when there is none of this name.
+        UsageError: when there is none of this name, or when it is that of a plugin that is broken.
     """
-    if name not in FRAMEWORKS:
+    if name in FRAMEWORKS:
+        table: Framework = import_module(FRAMEWORKS[name]).FRAMEWORK
+        return table
+    found = _own_table(name)
+    if found is None:
         raise UsageError(f"There is no framework {name!r}.{did_you_mean(name, FRAMEWORKS) or _LISTED}")
-    table: Framework = import_module(FRAMEWORKS[name]).FRAMEWORK
-    return table
+    return found
 
 
 def frameworks() -> tuple[Framework, ...]:
@@ -54,25 +59,72 @@ def names() -> tuple[str, ...]:
     return tuple(row.name for table in frameworks() for row in table.recipes)
 
 
-def find(name: str) -> tuple[Framework, Recipe]:
+def find(name: str, own: Mapping[str, Recipe] | None = None) -> tuple[Framework, Recipe]:
     """Return the recipe of this name or alias, and its framework.
 
+    iscope's own tables come first, then ``own``, then what was registered, then what plugins bring.
+
+    Args:
+        name: the recipe's name.
+        own: further recipes, by name.
+
     Raises:
-        UsageError: when there is none.
+        UsageError: when there is none, or when a plugin that should bring it is broken.
+    """
+    found = lookup(name, own)
+    if found is not None:
+        return found
+    wanted = ALIASES.get(name, name)
+    owner = wanted.partition("/")[0] if "/" in wanted else ""
+    if owner in FRAMEWORKS:
+        refuse(framework(owner), wanted.removeprefix(f"{owner}/"))
+    if name and name in FRAMEWORKS:
+        rows = ", ".join(row.name for row in framework(name).recipes)
+        raise UsageError(f"{name!r} is a framework, not a recipe; its recipes are {rows}.")
+    raise UsageError(f"There is no recipe {name!r}.{did_you_mean(name, _every_name(own or {})) or _LISTED}")
+
+
+def lookup(name: str, own: Mapping[str, Recipe] | None = None) -> tuple[Framework, Recipe] | None:
+    """Return like ``find``, None where there is none.
+
+    Raises:
+        UsageError: when a plugin that should bring it is broken, or a framework has it and iscope does not replay it.
     """
     wanted = ALIASES.get(name, name)
-    prefix, slash, _ = wanted.partition("/")
-    owner = prefix if slash else ""
+    owner = wanted.partition("/")[0] if "/" in wanted else ""
     if owner in FRAMEWORKS:
         table = framework(owner)
         for row in table.recipes:
             if row.name == wanted:
                 return table, row
-        refuse(table, wanted.removeprefix(f"{owner}/"))
-    if name and name in FRAMEWORKS:
-        rows = ", ".join(row.name for row in framework(name).recipes)
-        raise UsageError(f"{name!r} is a framework, not a recipe; its recipes are {rows}.")
-    raise UsageError(f"There is no recipe {name!r}.{did_you_mean(name, (*names(), *ALIASES)) or _LISTED}")
+    return _own_row(name, own or {})
+
+
+def _own_table(prefix: str) -> Framework | None:
+    from iscope.recipes.own import plugins, registered
+
+    return registered.frameworks.get(prefix) or plugins.table(prefix)
+
+
+def _own_row(name: str, own: Mapping[str, Recipe]) -> tuple[Framework, Recipe] | None:
+    from iscope.recipes.own import registered
+
+    row = own.get(name) or registered.recipes.get(name)
+    prefix, slash, rest = name.partition("/")
+    table = _own_table(prefix) if slash and row is None and prefix not in FRAMEWORKS else None
+    if table is not None:
+        row = next((row for row in table.recipes if row.name == name), None)
+        refuse(table, rest)
+    if row is None:
+        return None
+    return table if table is not None and row.framework is None else framework(row.framework or ""), row
+
+
+def _every_name(own: Mapping[str, Recipe]) -> tuple[str, ...]:
+    from iscope.recipes.own import plugins, registered
+
+    tabled = (row.name for table in registered.frameworks.values() for row in table.recipes)
+    return (*names(), *ALIASES, *own, *registered.recipes, *tabled, *plugins.names())
 
 
 def refuse(table: Framework, name: str) -> None:

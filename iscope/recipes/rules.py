@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
@@ -114,6 +115,35 @@ def bound_value(number: Number) -> float | None:
     return number
 
 
+Argument = Ref | float | bool | str | None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the view of tokens (``iscope.replay.view.TokenView``), for what data does not reach.
+
+    Attributes:
+        call: the function, or where it is: ``module:function``, or ``file.py:function``.
+        arguments: what it is called with beside the view, by name.
+        part: what it returns: the one thing asked for (``whole``), or a pair of which this is the ``weight`` or the
+            ``keep``; what is no pair is a weight, and then everything is kept.
+        needs: optional columns of the dump without which it cannot be called.
+    """
+
+    call: str | Callable[..., Any]
+    arguments: tuple[tuple[str, Argument], ...] = ()
+    part: Literal["whole", "weight", "keep"] = "whole"
+    needs: tuple[Literal["advantage", "current_logprobs", "ref_logprobs"], ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """Where the function is, ``module:function``."""
+        if isinstance(self.call, str):
+            return self.call
+        name = getattr(self.call, "__qualname__", type(self.call).__qualname__)
+        return f"{getattr(self.call, '__module__', None)}:{name}"
+
+
 @dataclass(frozen=True)
 class LogClamp:
     """Limits on the log-ratio before it is exponentiated, of each token or of the reduced sum.
@@ -155,6 +185,9 @@ class WeightRule:
         cut_logged: with ``logged``, whether it logs some of the weight cut to its upper bound and the reciprocal too.
         decided_by: at level ``geometric``, the rollout's sum or largest log-ratio, whose exp must lie outside the
             bounds too for the weight to be cut; None is the weight itself.
+        prefix: at level ``token``, whether the ratio is multiplied with the smallest of the tokens before it.
+        function: gives the weight, before truncation, in place of the ratio: one per token [P] at level ``token``, else
+            one per rollout [N].
     """
 
     level: Level | Ref = Level.NONE
@@ -171,6 +204,8 @@ class WeightRule:
     logged: bool = False
     cut_logged: bool = False
     decided_by: Reduction | None = None
+    prefix: bool = False
+    function: Function | None = None
 
     @property
     def normalises(self) -> bool:
@@ -199,6 +234,7 @@ class Filter:
         drops: True shrinks mask and denominators with it; False only zeroes the weight.
         nan_kept: what happens to a statistic that is NaN.
         clamp: limits on the log-ratio before anything else, of each token or of the reduced sum or mean.
+        spares_penalty: with ``drops``, whether a token that is dropped keeps its penalty term.
         masks_penalty: True takes a rejected token out of the loss mask of every term, its penalty too, while all
             denominators, means of weights included, count it.
         of_loss: True rejects from the loss alone: the weight that is logged and averaged keeps its value.
@@ -207,6 +243,8 @@ class Filter:
         pushed_only: of a rollout that is to be rejected, reject only the tokens whose d has the sign of A.
         mean_high: reject the tokens of the batch with the largest statistics, as few as bring the mean of the others
             below it; None is no such bound.
+        function: gives the statistic, in place of the quantity and as it is, whatever the space: one per token [P] with
+            reduction ``token``, else one per rollout [N].
     """
 
     name: str
@@ -224,9 +262,11 @@ class Filter:
     drops: bool = False
     nan_kept: bool = True
     clamp: LogClamp | None = None
+    spares_penalty: bool = False
     masks_penalty: bool = False
     of_loss: bool = False
     logged: bool = False
     overflow: Literal["keep", "zero"] = "keep"
     pushed_only: bool = False
     mean_high: Number = None
+    function: Function | None = None

@@ -120,7 +120,9 @@ _S = "S = sum_t (trainer_t - inference_t) over the tokens left, within -20 and 2
 _G = "G = S / tokens left, within -20 and 20"
 
 _DENOMINATOR = "What is rejected stays in the loss's denominator: masking shrinks the step, nothing is renormalised."
-_IGNORED = f"SkyRL computes the loss type {UNCORRECTED} without the correction, so it is refused here."
+_IGNORED = (
+    f"SkyRL computes the loss types {' and '.join(UNCORRECTED)} without the correction, so they are refused here."
+)
 _LEFT_OUT = (
     "The loss types clip_cov, which picks tokens at random, and kl_cov, which sorts the micro-batch, and the reduction "
     "token_mean_legacy, which divides by the tokens of each micro-batch, are not replayed: a dump has no micro-batches."
@@ -128,7 +130,10 @@ _LEFT_OUT = (
 _SKIPPED = "Without the inference logprobs SkyRL skips the correction silently."
 _EMPTY = "A rollout without loss tokens has ratio 1."
 _FIRST = "The stages run in this order, and each sees the tokens that those before it left."
-_CORRECTED = Constraint("not", ("loss_type",), UNCORRECTED, "SkyRL ignores the correction there; take skyrl/none")
+_CORRECTED = tuple(
+    Constraint("not", ("loss_type",), name, "SkyRL ignores the correction there; take skyrl/none")
+    for name in UNCORRECTED
+)
 
 
 def _source(options: tuple[Option, ...]) -> str:
@@ -159,7 +164,7 @@ _RECIPES = (
         source=_source((_TIS_TYPE, *_CAPS)),
         options=(_TIS_TYPE, *_CAPS),
         weight=by_option("ratio_type", ("token", _TOKEN_TIS), ("sequence", _SEQUENCE_TIS)),
-        constraints=(Constraint("positive", ("token_clip",)), Constraint("positive", ("seq_clip",)), _CORRECTED),
+        constraints=(Constraint("positive", ("token_clip",)), Constraint("positive", ("seq_clip",)), *_CORRECTED),
         notes=(
             "The deprecated use_tis=True copies a cap of -1 unless tis_imp_ratio_cap is set: every weight is then -1 "
             "and the gradient points the wrong way; a cap that is not above 0 is refused here.",
@@ -175,7 +180,7 @@ _RECIPES = (
         source=_source((_METRIC, *_GEO)) + " (sequence_mask_metric='geometric')",
         options=_GEO,
         filters=(_GEO_FILTER,),
-        constraints=(Constraint("less", ("geo_mask_low", "geo_mask_high")), _CORRECTED),
+        constraints=(Constraint("less", ("geo_mask_low", "geo_mask_high")), *_CORRECTED),
         notes=("The default band of 1% is narrower than the noise of short rollouts.", _DENOMINATOR, _EMPTY, _IGNORED),
     ),
     Recipe(
@@ -185,7 +190,7 @@ _RECIPES = (
         source=_source((_METRIC, *_PRODUCT)) + " (sequence_mask_metric='product')",
         options=_PRODUCT,
         filters=(_PRODUCT_FILTER,),
-        constraints=(Constraint("less", ("product_mask_low", "product_mask_high")), _CORRECTED),
+        constraints=(Constraint("less", ("product_mask_low", "product_mask_high")), *_CORRECTED),
         notes=("A product over the rollout: the longer it is, the further from 1.", _DENOMINATOR, _EMPTY, _IGNORED),
     ),
     Recipe(
@@ -198,7 +203,7 @@ _RECIPES = (
         constraints=(
             Constraint("less", ("outlier_low", "outlier_high")),
             Constraint("any", ("outlier_low", "outlier_high")),
-            _CORRECTED,
+            *_CORRECTED,
         ),
         notes=("A longer rollout has more tokens that can be far out.", _DENOMINATOR, _IGNORED),
     ),
@@ -209,7 +214,7 @@ _RECIPES = (
         source=_source(_TOKEN),
         options=_set(_TOKEN, 0.5, 2.0),
         filters=(_TOKEN_FILTER,),
-        constraints=(Constraint("less", ("token_low", "token_high")), _CORRECTED),
+        constraints=(Constraint("less", ("token_low", "token_high")), *_CORRECTED),
         notes=("With one bound only SkyRL applies none.", _DENOMINATOR, _IGNORED),
     ),
     Recipe(
@@ -244,7 +249,7 @@ _RECIPES = (
             Constraint("less", ("product_mask_low", "product_mask_high")),
             Constraint("less", ("outlier_low", "outlier_high")),
             Constraint("less", ("token_low", "token_high")),
-            _CORRECTED,
+            *_CORRECTED,
         ),
         notes=(_FIRST, _DENOMINATOR, _EMPTY, _SKIPPED, _IGNORED, _LEFT_OUT),
     ),

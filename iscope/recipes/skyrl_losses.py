@@ -27,6 +27,7 @@ _REDUCTIONS = {
     "token_mean": Aggregation.TOKEN_MEAN,
     "sequence_mean": Aggregation.SEQ_MEAN_TOKEN_MEAN,
     "seq_mean_token_sum_norm": Aggregation.SEQ_MEAN_TOKEN_SUM_NORM,
+    "prompt_mean": Aggregation.GROUP_MEAN_TOKEN_MEAN,
 }
 _REGULAR = Loss(
     "clipped_surrogate",
@@ -95,9 +96,10 @@ LOSSES = (
         "importance_sampling",
         replace(_REGULAR, low=None, high=None, clamp=None),
     ),
+    ("cross_entropy", Loss("score", signal="one", aggregation=Aggregation.TOKEN_SUM)),
 )
-# The only one of these losses that SkyRL computes without its off-policy correction.
-UNCORRECTED = "importance_sampling"
+# The losses that SkyRL computes without its off-policy correction.
+UNCORRECTED = ("importance_sampling", "cross_entropy")
 
 
 def _number(name: str, default: float, doc: str) -> Option:
@@ -114,7 +116,8 @@ LOSS_OPTIONS = (
         "-A clip_ratio_c too. sapo: a sigmoid gate on r. gspo: r of the whole rollout. "
         "cispo: r, cut, as a constant weight. rollout_is: current/inference as a constant weight, 0 outside the open "
         "interval of eps_clip. dppo: current/inference, 0 where the probability moved too far in the direction of A. "
-        "importance_sampling: r, uncut, summed without any correction.",
+        "importance_sampling: r, uncut, summed without any correction. cross_entropy: that of supervised training, the "
+        "sum of -log pi without advantage or reduction.",
         choices=tuple(name for name, _ in LOSSES),
     ),
     Option(
@@ -123,7 +126,8 @@ LOSS_OPTIONS = (
         kind="choice",
         default="token_mean",
         doc="What the sum is divided by: the loss tokens of the batch, or the rollouts times the loss tokens of each "
-        "(sequence_mean), or times max_seq_len (seq_mean_token_sum_norm).",
+        "(sequence_mean), or times max_seq_len (seq_mean_token_sum_norm), or the prompts times the loss tokens of all "
+        "rollouts of each (prompt_mean, by group_id).",
         choices=tuple(_REDUCTIONS),
     ),
     _number("eps_clip_low", 0.2, "Clipping of r: below 1 - eps_clip_low a token with A < 0 has no gradient."),

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from iscope.recipes.model import Constraint, Filter, Framework, LogClamp, Option, Recipe, Ref, WeightRule
+from iscope.recipes.model import (
+    Constraint,
+    Filter,
+    Framework,
+    Level,
+    LogClamp,
+    Option,
+    Pair,
+    Recipe,
+    Ref,
+    WeightRule,
+)
 from iscope.recipes.rules import by_option
 from iscope.recipes.verl_losses import CONSTRAINTS, LIMITS, LOSS_OPTIONS, LOSSES
-from iscope.recipes.verl_presets import PRESETS
+from iscope.recipes.verl_presets import PPO_CLIP, PRESETS, REINFORCE
 from iscope.recipes.verl_rules import (
     AND,
+    BYPASS,
+    CLIP_ONLY,
     CONFIG,
     DECOUPLED,
     DEFAULTS,
@@ -18,6 +31,7 @@ from iscope.recipes.verl_rules import (
     KS_TEXT,
     LEVELS,
     LOGGED,
+    MICRO_BATCH,
     NO_LOWER,
     NORMALISED,
     OF_SUM,
@@ -77,16 +91,27 @@ _RS_THRESHOLD = Option(
 )
 
 
-def _level_icepop(bound: str) -> Filter:
-    parts = (("token", icepop("token", bound)), ("sequence", icepop("sequence", bound)), ("none", None))
+def _level_icepop(bound: str, pair: Pair = DECOUPLED) -> Filter:
+    parts = (("token", icepop("token", bound, pair)), ("sequence", icepop("sequence", bound, pair)), ("none", None))
     found: Filter = by_option("level", *parts)
     return found
 
 
-def _level_weight(bound: str) -> WeightRule:
+def _level_weight(bound: str, pair: Pair = DECOUPLED) -> WeightRule:
     clamp: LogClamp = by_option("level", ("token", LIMITS), ("sequence", OF_SUM), ("none", LIMITS))
-    return replace(weight(Ref("level"), bound, clamp=clamp), normalise=Ref("batch_normalize"))
+    return replace(weight(Ref("level"), bound, pair, clamp=clamp), normalise=Ref("batch_normalize"))
 
+
+_RS_OPTIONS = (
+    replace(_OPTION, default=None, nullable=True),
+    replace(_RS_THRESHOLD, short="rs_threshold", default=None, nullable=True),
+)
+_BOTH_OPTIONS = (
+    replace(_LEVEL, choices=("none", *_LEVEL.choices)),
+    replace(_THRESHOLD, short="is_threshold"),
+    _BATCH_NORMALIZE,
+    *_RS_OPTIONS,
+)
 
 _GENERAL = (
     Recipe(
@@ -127,18 +152,39 @@ _GENERAL = (
         "rs_threshold holds U or L_U for each",
         source=f"{CONFIG}: rollout_is, rollout_is_threshold, rollout_is_batch_normalize, rollout_rs, "
         "rollout_rs_threshold",
-        options=(
-            replace(_LEVEL, choices=("none", *_LEVEL.choices)),
-            replace(_THRESHOLD, short="is_threshold"),
-            _BATCH_NORMALIZE,
-            replace(_OPTION, default=None, nullable=True),
-            replace(_RS_THRESHOLD, short="rs_threshold", default=None, nullable=True),
-        ),
+        options=_BOTH_OPTIONS,
         weight=_level_weight("is_threshold"),
         filters=(_level_icepop("is_threshold"),),
         filter_list=rejections(Ref("option"), "rs_threshold"),
         constraints=(_NO_GEO_MEAN,),
         notes=(*_WEIGHT_TRAPS, NORMALISED, *_TRAPS, LOGGED, DEFAULTS),
+    ),
+    Recipe(
+        name="verl/bypass_pg",
+        summary="REINFORCE with current/inference: weights of rollout_is and rejection of rollout_rs together.",
+        formula=f"{RHO[BYPASS]}\n{LEVELS}\nw_t = min(rho_t, is_threshold); with is_threshold=L_U w_t = rho_t if "
+        f"L <= rho_t <= U, else 0\nwith batch_normalize w_t = w_t / mean w\n{KS_TEXT}\noption names them, "
+        "rs_threshold holds U or L_U for each\nloss = -A w_t log pi",
+        source=f"{CONFIG}: bypass_mode=true, loss_type=reinforce, rollout_is, rollout_is_threshold, "
+        "rollout_is_batch_normalize, rollout_rs, rollout_rs_threshold",
+        options=_BOTH_OPTIONS,
+        weight=_level_weight("is_threshold", BYPASS),
+        filters=(_level_icepop("is_threshold", BYPASS),),
+        filter_list=rejections(Ref("option"), "rs_threshold", BYPASS),
+        loss=REINFORCE,
+        notes=(*_WEIGHT_TRAPS, NORMALISED, *_TRAPS, LOGGED, MICRO_BATCH),
+    ),
+    Recipe(
+        name="verl/bypass_ppo_clip_rs",
+        summary="PPO's clipped surrogate on current/inference; any rejection of rollout_rs.",
+        formula=f"{RHO[BYPASS]}\nloss = vanilla's, with r_t = exp(d_t)\n{KS_TEXT}\noption names them, rs_threshold "
+        "holds U or L_U for each",
+        source=f"{CONFIG}: bypass_mode=true, loss_type=ppo_clip, rollout_rs, rollout_rs_threshold",
+        options=(_OPTION, replace(_RS_THRESHOLD, short="rs_threshold")),
+        weight=replace(unweighted(BYPASS), level=Level.TOKEN),
+        filter_list=rejections(Ref("option"), "rs_threshold", BYPASS),
+        loss=PPO_CLIP,
+        notes=(*_TRAPS, RS_DEFAULTS, CLIP_ONLY, MICRO_BATCH),
     ),
 )
 

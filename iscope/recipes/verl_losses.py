@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from iscope.recipes.model import (
     Aggregation,
@@ -10,6 +11,7 @@ from iscope.recipes.model import (
     Constraint,
     LogClamp,
     Loss,
+    Number,
     Option,
     Pair,
     Penalty,
@@ -24,11 +26,45 @@ COUNT_EPSILON = 1e-8
 _LOW = Ref("clip_ratio_low", otherwise="clip_ratio")
 _HIGH = Ref("clip_ratio_high", otherwise="clip_ratio")
 _CLIP_LOW, _CLIP_HIGH = replace(_LOW, scale=-1.0, offset=1.0), replace(_HIGH, offset=1.0)
-_MODES = tuple(mode.value for mode in Aggregation)
+_MODES = {mode.value: mode for mode in Aggregation if not mode.by_group}
 
-# The aggregation that every loss below has unless it says otherwise.
+_ESTIMATORS: dict[str, Literal["k1", "abs", "k2", "k3"]] = {
+    "kl": "k1",
+    "k1": "k1",
+    "abs": "abs",
+    "mse": "k2",
+    "k2": "k2",
+    "low_var_kl": "k3",
+    "k3": "k3",
+}
+# The ones with a + have the value of the estimator and the gradient of k2.
+_KL_TYPES = {f"{name}{plus}": (kind, bool(plus)) for plus in ("", "+") for name, kind in _ESTIMATORS.items()}
+
+
+def _of_kl_type(k3: float | None) -> Number:
+    """A limit that k3 alone has."""
+    parts: Number = by_option(
+        "kl_loss_type", *((name, k3 if kind == "k3" else None) for name, (kind, _) in _KL_TYPES.items())
+    )
+    return parts
+
+
+_REFERENCE = Penalty(
+    by_option("kl_loss_type", *((name, kind) for name, (kind, _) in _KL_TYPES.items())),
+    Pair.CURRENT_REF,
+    Ref("kl_loss_coef"),
+    input_clamp=_of_kl_type(20.0),
+    output_clamp=_of_kl_type(10.0),
+    k2_slope=by_option("kl_loss_type", *((name, plus) for name, (_, plus) in _KL_TYPES.items())),
+)
+_AGGREGATION = by_option("loss_agg_mode", *_MODES.items())
+# The KL term where the rest of the loss is not summed up by loss_agg_mode, or not over the same tokens.
+APART = by_option("use_kl_loss", (False, None), (True, replace(_REFERENCE, aggregation=_AGGREGATION)))
+
+# What every loss below has unless it says otherwise.
 _AGGREGATED = Loss(
-    aggregation=by_option("loss_agg_mode", *((mode.value, mode) for mode in Aggregation)),
+    penalty=by_option("use_kl_loss", (False, None), (True, _REFERENCE)),
+    aggregation=_AGGREGATION,
     norm_length=Ref("loss_scale_factor"),
     count_epsilon=COUNT_EPSILON,
     batch_size=Ref("global_batch_size"),
@@ -71,10 +107,11 @@ LOSSES = (
             type="sapo",
             temperature=BySign(Ref("tau_pos"), Ref("tau_neg")),
             clamp=LIMITS,
+            penalty=APART,
             aggregation=Aggregation.SEQ_MEAN_TOKEN_MEAN,
         ),
     ),
-    ("gpg", replace(SCORE, lag_logged=False)),
+    ("gpg", replace(SCORE, lag_logged=False, left_logged=True)),
     (
         "geo_mean",
         Loss(
@@ -123,7 +160,7 @@ _LOSS_AGG_MODE = Option(
     kind="choice",
     default="token-mean",
     doc="How the losses of the tokens become one number.",
-    choices=_MODES,
+    choices=tuple(_MODES),
 )
 
 LOSS_OPTIONS = (
@@ -189,6 +226,24 @@ LOSS_OPTIONS = (
         doc="With dro, which needs it, the factor of the quadratic term.",
         nullable=True,
     ),
+    Option(
+        name="use_kl_loss",
+        short="use_kl_loss",
+        kind="bool",
+        default=False,
+        doc="Add a KL term to the reference, which no importance weight touches and loss_agg_mode sums up.",
+    ),
+    _number("kl_loss_coef", 0.001, "With use_kl_loss, factor of the KL term."),
+    Option(
+        name="kl_loss_type",
+        short="kl_loss_type",
+        kind="choice",
+        default="low_var_kl",
+        doc="With use_kl_loss, the estimator per token, u = current - reference: u (kl, k1), abs(u), u^2 / 2 (mse, "
+        "k2), or exp(-u) - 1 + u with abs(u) at most 20 and the whole at most 10 (low_var_kl, k3); with a + the value "
+        "of the same and the gradient of k2.",
+        choices=tuple(_KL_TYPES),
+    ),
 )
 
 CONSTRAINTS = (
@@ -200,4 +255,8 @@ CONSTRAINTS = (
     Constraint("positive", ("tau_neg",)),
     Constraint("any", ("dro_beta",), when=("loss_type", "dro")),
     Constraint("positive", ("dro_beta",)),
+    *(
+        Constraint("not", ("use_kl_loss",), True, f"beside {name} the KL term is not replayed", ("loss_type", name))
+        for name in ("dro", "geo_mean")
+    ),
 )

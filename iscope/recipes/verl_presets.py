@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from iscope.recipes.model import Filter, Level, Loss, Option, Pair, Recipe, Ref, WeightRule
-from iscope.recipes.verl_losses import SCORE, VANILLA
+from iscope.recipes.model import Constraint, Filter, Level, Loss, Option, Pair, Recipe, Ref, WeightRule
+from iscope.recipes.verl_losses import APART, SCORE, VANILLA
 from iscope.recipes.verl_rules import (
     BYPASS,
     CLIP_ONLY,
@@ -28,8 +28,8 @@ from iscope.recipes.verl_rules import (
 )
 
 # Rejection happens inside the loss there, after the batch's loss tokens were counted.
-_REINFORCE = replace(SCORE, counts_dropped=True, pair=BYPASS)
-_PPO_CLIP = replace(VANILLA, type="clipped_weight", counts_dropped=True, pair=BYPASS)
+REINFORCE = replace(SCORE, counts_dropped=True, pair=BYPASS, penalty=APART)
+PPO_CLIP = replace(VANILLA, type="clipped_weight", counts_dropped=True, pair=BYPASS, penalty=APART)
 
 _CAP = "Upper truncation of the weight."
 _THRESHOLD = Option("threshold", "threshold", "float", 2.0, _CAP)
@@ -37,6 +37,10 @@ _IS_THRESHOLD = Option("is_threshold", "is_threshold", "float", 2.0, _CAP)
 _ICEPOP = (
     Option("threshold", "threshold", "float", 5.0, "Upper bound of rho_t, inclusive."),
     Option("threshold_lower", "threshold_lower", "float", 0.5, "Lower bound of rho_t, inclusive."),
+)
+_ICEPOP_ORDER = (
+    Constraint("at_most", ("threshold_lower", "threshold")),
+    Constraint("positive", ("threshold_lower",)),
 )
 _RS_BOUNDS: dict[str, tuple[float | str, str]] = {
     "seq_sum_k1": ("0.5_2", "L_U, or U alone for 1/U_U: bounds of the sum of -d_t, as ln(L) and ln(U), inclusive."),
@@ -74,7 +78,7 @@ def _preset(
         default, doc = _RS_BOUNDS[rs]
         options = (*options, Option("rs_threshold", "rs_threshold", "pair", default, doc))
         notes = (*notes, *((INVERTED,) if rs.endswith("k1") else ()))
-    clipped = loss is _PPO_CLIP
+    clipped = loss is PPO_CLIP
     return Recipe(
         name=f"verl/{name}",
         summary=summary,
@@ -119,6 +123,7 @@ def _token_icepop(name: str, summary: str, pair: Pair, loss: Loss | None = None)
         weight=replace(weight(Level.TOKEN, "threshold", pair), high=None),
         filters=(rule,),
         loss=loss,
+        constraints=_ICEPOP_ORDER,
         notes=(ZEROED, LOGGED, *((MICRO_BATCH,) if pair is BYPASS else ())),
     )
 
@@ -166,7 +171,7 @@ def _decoupled() -> tuple[Recipe, ...]:
 
 
 def _bypass() -> tuple[Recipe, ...]:
-    clip, score = _PPO_CLIP, _REINFORCE
+    clip, score = PPO_CLIP, REINFORCE
     return (
         _preset("bypass_ppo_clip", "PPO's clipped surrogate on current/inference.", pair=BYPASS, loss=clip),
         _preset(

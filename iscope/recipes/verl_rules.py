@@ -46,6 +46,7 @@ def _rejection(name: str, pair: Pair) -> Filter:
         space="log" if k == "k1" else "plain",
         acts_on="token" if reduction == "token" else "rollout",
         drops=True,
+        spares_penalty=pair is BYPASS,  # it happens inside the policy loss there
         nan_kept=False,
         clamp=LIMITS,
         logged=True,

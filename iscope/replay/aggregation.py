@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import assert_never
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -13,38 +12,66 @@ from iscope.replay.correction import Correction
 from iscope.replay.view import TokenView
 
 
+def _no_counts() -> Tensor:
+    return torch.zeros(0, dtype=torch.int64)
+
+
 @dataclass(frozen=True)
 class Totals:
-    """What K batches hold.
+    """What K batches and their G groups hold.
 
     Attributes:
         loss_tokens: int64 [K], tokens whose loss mask is true, unscored ones included.
         rollouts: int64 [K], those that a mean over rollouts counts; empty ones included unless the loss says otherwise.
+        group_tokens: int64 [G], loss tokens of each group; empty where no loss asks for groups.
+        group_batch: int64 [G], the batch that each group belongs to; -1 for one that no mean over groups counts.
     """
 
     loss_tokens: Tensor
     rollouts: Tensor
+    group_tokens: Tensor = field(default_factory=_no_counts)
+    group_batch: Tensor = field(default_factory=_no_counts)
 
     @classmethod
     def zeros(cls, batches: int) -> Totals:
         """Return the totals of K batches that nothing was added to."""
         return cls(torch.zeros(batches, dtype=torch.int64), torch.zeros(batches, dtype=torch.int64))
 
-    def add(self, loss_tokens: Tensor, batch: Tensor, counted: Tensor | None = None) -> Totals:
+    @property
+    def groups(self) -> Tensor:
+        """Groups of each batch, int64 [K]."""
+        return torch.bincount(self.group_batch[self.group_batch >= 0], minlength=self.rollouts.numel())
+
+    def add(
+        self, loss_tokens: Tensor, batch: Tensor, counted: Tensor | None = None, groups: Tensor | None = None
+    ) -> Totals:
         """Return the totals with N rollouts more.
 
         Args:
             loss_tokens: int64 [N], of each rollout.
             batch: int64 [N], the batch it belongs to; a number from K on is a batch that comes new.
-            counted: bool [N], the rollouts that a mean over rollouts counts; None for all.
+            counted: bool [N], the rollouts that a mean over rollouts counts, and their groups one over groups; None for
+                all.
+            groups: int64 [N], the group of each, a number of its own in every batch (``iscope.replay.groups``); None
+                where the loss asks for none.
         """
         size = max(self.rollouts.numel(), int(batch.max()) + 1 if batch.numel() else 0)
-        grown = Totals.zeros(size)
-        for total, before in ((grown.loss_tokens, self.loss_tokens), (grown.rollouts, self.rollouts)):
-            total[: before.numel()] = before
-        grown.loss_tokens.index_add_(0, batch, loss_tokens)
-        grown.rollouts.index_add_(0, batch, torch.ones_like(batch) if counted is None else counted.long())
-        return grown
+        tokens, rollouts = _grown(self.loss_tokens, size), _grown(self.rollouts, size)
+        tokens.index_add_(0, batch, loss_tokens)
+        rollouts.index_add_(0, batch, torch.ones_like(batch) if counted is None else counted.long())
+        if groups is None:
+            return Totals(tokens, rollouts, self.group_tokens, self.group_batch)
+        size = max(self.group_tokens.numel(), int(groups.max()) + 1 if groups.numel() else 0)
+        group_tokens, group_batch = _grown(self.group_tokens, size), _grown(self.group_batch, size, -1)
+        group_tokens.index_add_(0, groups, loss_tokens)
+        among = slice(None) if counted is None else counted
+        group_batch[groups[among]] = batch[among]
+        return Totals(tokens, rollouts, group_tokens, group_batch)
+
+
+def _grown(counts: Tensor, size: int, fill: int = 0) -> Tensor:
+    """A copy of counts, with the filling up to this size."""
+    return torch.cat([counts, torch.full((size - counts.numel(),), fill, dtype=torch.int64)])
 
 
 def counted_tokens(loss: Loss, loss_tokens: Tensor) -> Tensor:
@@ -52,7 +79,7 @@ def counted_tokens(loss: Loss, loss_tokens: Tensor) -> Tensor:
     return loss_tokens.clamp(min=1) if loss.fills_empty else loss_tokens
 
 
-def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals) -> Tensor:
+def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals, groups: Tensor | None = None) -> Tensor:
     """What each rollout's sum of per-token losses is divided by, float64 [N]; the batch's loss is the sum of these.
 
     token-mean: the loss tokens of the batch, at least 1 (verl loss_agg_mode=token-mean; TRL 1.16.0 loss_type=dapo;
@@ -60,14 +87,19 @@ def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals) -> 
     seq-mean-token-mean: the rollouts of the batch times the loss tokens of the rollout, at least 1 (verl
     loss_agg_mode=seq-mean-token-mean; TRL 1.16.0 loss_type=grpo). seq-mean-token-sum-norm: the rollouts of the batch
     times a constant length (verl loss_agg_mode=seq-mean-token-sum-norm; TRL 1.16.0 loss_type=dr_grpo,
-    max_completion_length). token-sum: 1.
+    max_completion_length). token-sum: 1. group-mean-token-mean: the groups of the batch times the loss tokens of the
+    rollout's group, at least 1 (SkyRL a9564572 loss_reduction=prompt_mean). group-mean-token-sum: the groups of the
+    batch (ms-swift 4.6.0 loss_type=real).
 
     Args:
         loss: the loss that is aggregated.
         loss_tokens: int64 [N], loss tokens of each rollout.
         batch: int64 [N], the batch it belongs to.
         totals: what those batches hold.
+        groups: int64 [N], the group of each rollout, where the aggregation goes by groups.
     """
+    if loss.aggregation.by_group:
+        return _group_divisors(loss.aggregation, batch, totals, groups)
     if loss.aggregation is Aggregation.TOKEN_MEAN:
         tokens = totals.loss_tokens[batch].clamp(min=1).double() + loss.epsilon
         constant = bound_value(loss.batch_tokens)
@@ -86,14 +118,27 @@ def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals) -> 
         length = bound_value(loss.norm_length)
         assert length is not None, "seq-mean-token-sum-norm needs a length"
         return rollouts * length
-    assert_never(loss.aggregation)
+    raise AssertionError(loss.aggregation)
 
 
-def dropped_tokens(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Tensor | None:
-    """Bool [P], tokens that a filter takes out of the loss mask itself; None when no filter of the recipe does."""
+def _group_divisors(aggregation: Aggregation, batch: Tensor, totals: Totals, groups: Tensor | None) -> Tensor:
+    assert groups is not None, f"{aggregation} needs groups"
+    count = totals.groups[batch].clamp(min=1).double()
+    if aggregation is Aggregation.GROUP_MEAN_TOKEN_SUM:
+        return count
+    return count * totals.group_tokens[groups].clamp(min=1).double()
+
+
+def dropped_tokens(
+    view: TokenView, recipe: BoundRecipe, correction: Correction, *, of_penalty: bool = False
+) -> Tensor | None:
+    """Bool [P], tokens that a filter takes out of the loss mask itself; None when no filter of the recipe does.
+
+    With ``of_penalty`` those alone that lose their penalty term as well.
+    """
     dropped: Tensor | None = None
     for rule, rejection in zip(recipe.filters, correction.rejections, strict=True):
-        if rule.drops:
+        if rule.drops and not (of_penalty and rule.spares_penalty):
             out = rejection.out if rejection.per_token else view.segments.expand(rejection.out)
             dropped = out if dropped is None else dropped | out
     return dropped

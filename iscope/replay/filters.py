@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from iscope.recipes.model import Filter, LogClamp, Pair, Quantity, Reduction, Signs, bound_value
-from iscope.replay.cuts import BatchCuts, above
+from iscope.replay import own
+from iscope.replay.cuts import BatchCuts, Cuts, above
 from iscope.replay.view import TokenView
 from iscope.replay.weights import clamp_log, tested_ratio
 
@@ -66,7 +67,7 @@ def _over_mean(view: TokenView, value: Tensor, rule: Filter) -> Tensor:
     """What lies above the cuts of the batches; a view without cuts is taken to be a batch of its own."""
     bound, cuts = bound_value(rule.mean_high), view.cuts.get(rule)
     assert bound is not None
-    if cuts is None:
+    if not isinstance(cuts, Cuts):
         collected = BatchCuts(bound)
         collected.add(value.double(), view.segments, torch.zeros(view.segments.rows, dtype=torch.int64))
         cuts = collected.cuts()
@@ -75,6 +76,10 @@ def _over_mean(view: TokenView, value: Tensor, rule: Filter) -> Tensor:
 
 def statistic(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Tensor:
     """The number that a filter tests: [P] for a token filter, else [N], in the precision of the decisions."""
+    if rule.function is not None:
+        per_token = rule.reduction is Reduction.TOKEN
+        found = own.statistic(view if per_token else view.rollouts, rule.function, per_token=per_token)
+        return found.to(view.trainer.dtype)
     if rule.reduction is Reduction.TOKEN:
         value = quantity(view, rule.quantity, rule.pair, rule.clamp)
     else:

@@ -7,11 +7,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from iscope.recipes.model import BoundRecipe
-from iscope.replay.aggregation import counted_rollouts, dropped_rollouts, dropped_tokens, remaining_loss_tokens
+from iscope.recipes.model import BoundRecipe, Loss
+from iscope.replay.aggregation import Totals, counted_rollouts, divisors, dropped_rollouts, remaining_loss_tokens
 from iscope.replay.correction import correct
-from iscope.replay.dump_cuts import RowCuts
-from iscope.replay.losses import loss_terms
+from iscope.replay.dump_cuts import RowCuts, own_cuts
+from iscope.replay.losses import terms_left
 from iscope.replay.normalisation import BatchMeans, normalised
 from iscope.replay.segments import Segments
 from iscope.replay.usable import usable
@@ -29,11 +29,15 @@ class Outcome:
         weight: float64 [Q], the applied weight, 0 where rejected.
         keep: bool [Q], False where a filter rejects.
         unscored: loss tokens with an unusable logprob.
-        loss_tokens: int64 [N], loss tokens that the filters leave in the mask, unscored ones included.
+        read_tokens: int64 [N], loss tokens, unscored ones included.
+        loss_tokens: int64 [N], those of them that the filters leave in the mask.
         counted: bool [N], the rollouts that a mean over rollouts counts; None for all.
         loss: float64 [N], sum of the whole loss (policy and penalty term) before normalisation; None without what the
             loss multiplies its scores with.
         score: float64 [Q], its derivative by each token's current logprob; None like ``loss``.
+        penalty_loss: float64 [N], sum of the penalty term where it has an aggregation of its own and is no part of
+            ``loss``.
+        penalty_score: float64 [Q], its derivative.
     """
 
     scored: Tensor | None
@@ -41,10 +45,13 @@ class Outcome:
     weight: Tensor
     keep: Tensor
     unscored: int
+    read_tokens: Tensor
     loss_tokens: Tensor
     counted: Tensor | None = None
     loss: Tensor | None = None
     score: Tensor | None = None
+    penalty_loss: Tensor | None = None
+    penalty_score: Tensor | None = None
 
 
 def replay_batch(
@@ -61,32 +68,60 @@ def replay_batch(
         recipe: the recipe.
         unscored: leave loss tokens with an unusable logprob out, or give them ratio 1.
         mean_weight: float64 [N], what batch normalisation divides the weights of each rollout by.
-        cuts: where filters that look at a whole batch cut each rollout's; None where these rollouts are the batch.
+        cuts: what there is to know of whole batches first (``dump_cuts``); None where these rollouts are the batch.
     """
     found = usable(batch)
     view, scored = scored_view(batch, found, unscored)
-    view.cuts = cuts or {}
+    view.cuts = own_cuts(view, (recipe,), batch.columns) if cuts is None else cuts
     correction = correct(view, recipe)
     if mean_weight is not None:
         correction = normalised(view, correction, mean_weight)
-    loss_tokens = remaining_loss_tokens(loss_tokens_of(batch), view, recipe, correction)
+    read_tokens = loss_tokens_of(batch)
+    loss_tokens = remaining_loss_tokens(read_tokens, view, recipe, correction)
     outcome = Outcome(
         scored=scored,
         segments=view.segments,
         weight=correction.applied_weight(view),
         keep=correction.keep(view),
         unscored=sum(count for kinds in found.unscored.values() for count in kinds.values()),
+        read_tokens=read_tokens,
         loss_tokens=loss_tokens,
         counted=counted_rollouts(recipe.loss, loss_tokens, dropped_rollouts(recipe, correction)),
     )
-    if recipe.loss.signal == "advantage" and batch.advantage is None:
+    if needs_advantage(recipe.loss) and batch.advantage is None:
         return outcome
-    terms = loss_terms(view, recipe, correction)
-    loss, score = terms.loss(), terms.score()
-    dropped = dropped_tokens(view, recipe, correction)
-    if dropped is not None:
-        loss, score = loss.masked_fill(dropped, 0.0), score.masked_fill(dropped, 0.0)
-    return replace(outcome, loss=view.segments.sum(loss), score=score)
+    terms, penalty = terms_left(view, recipe, correction), recipe.loss.penalty
+    if penalty is None or penalty.aggregation is None or terms.penalty is None:
+        return replace(outcome, loss=view.segments.sum(terms.loss()), score=terms.score())
+    return replace(
+        outcome,
+        loss=view.segments.sum(terms.policy),
+        score=terms.coefficient,
+        penalty_loss=view.segments.sum(terms.penalty),
+        penalty_score=terms.penalty_coefficient,
+    )
+
+
+def divided(
+    outcome: Outcome, recipe: BoundRecipe, batch: Tensor, totals: Totals, groups: Tensor | None = None
+) -> tuple[Tensor, Tensor] | None:
+    """What each of N rollouts adds to the loss of its batch, and its derivative by each of Q tokens, float64.
+
+    None without what the loss multiplies its scores with. Arguments as of ``iscope.replay.aggregation.divisors``.
+    """
+    if outcome.loss is None or outcome.score is None:
+        return None
+    loss = recipe.loss
+    divisor = divisors(loss, outcome.loss_tokens, batch, totals, groups)
+    value, score = outcome.loss / divisor, outcome.score / outcome.segments.expand(divisor)
+    if outcome.penalty_loss is None or outcome.penalty_score is None:
+        return value, score
+    assert loss.penalty is not None
+    assert loss.penalty.aggregation is not None
+    own = replace(loss, aggregation=loss.penalty.aggregation)
+    spared = any(rule.spares_penalty for rule in recipe.filters)
+    divisor = divisors(own, outcome.read_tokens if spared else outcome.loss_tokens, batch, totals, groups)
+    return value + outcome.penalty_loss / divisor, score + outcome.penalty_score / outcome.segments.expand(divisor)
 
 
 def add_weights(
@@ -102,6 +137,11 @@ def add_weights(
     """
     view, _ = scored_view(batch, usable(batch), unscored)
     means.add(view, correct(view, means.recipe), places)
+
+
+def needs_advantage(loss: Loss) -> bool:
+    """Whether there is no loss without advantages."""
+    return loss.signal == "advantage"
 
 
 def loss_tokens_of(batch: RolloutBatch) -> Tensor:

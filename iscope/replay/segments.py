@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+Array = np.ndarray[Any, Any]
+
 
 def expm1(values: Tensor) -> Tensor:
     """exp(x) - 1, infinite where it overflows; NumPy's is twice as fast as torch's on a CPU."""
@@ -50,30 +52,34 @@ class Segments:
     @cached_property
     def lengths(self) -> Tensor:
         """int64 [N]."""
-        return self.offsets[1:] - self.offsets[:-1]
+        return torch.from_numpy(self._edges[1:] - self._edges[:-1])
 
     @cached_property
-    def _occupied(self) -> np.ndarray[Any, Any] | None:
+    def _edges(self) -> Array:
+        return self.offsets.numpy()
+
+    @cached_property
+    def _occupied(self) -> Array | None:
         """Rows that hold tokens, or None when all do (``reduceat`` has no value for an empty segment)."""
-        occupied = self.lengths.numpy() > 0
+        occupied = self._edges[1:] > self._edges[:-1]
         return None if occupied.all() else np.flatnonzero(occupied)
 
     @cached_property
-    def _starts(self) -> np.ndarray[Any, Any]:
-        starts = self.offsets[:-1].numpy()
+    def _starts(self) -> Array:
+        starts = self._edges[:-1]
         return starts if self._occupied is None else starts[self._occupied]
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum float64 values [P] over each segment; 0 for an empty one."""
-        return self._reduce(np.add, values, 0.0)
+        return torch.from_numpy(self.reduce(np.add, values.numpy(), 0.0))
 
     def max(self, values: Tensor, empty: float = float("-inf")) -> Tensor:
         """Largest value of each segment."""
-        return self._reduce(np.maximum, values, empty)
+        return torch.from_numpy(self.reduce(np.maximum, values.numpy(), empty))
 
     def min(self, values: Tensor, empty: float = float("inf")) -> Tensor:
         """Smallest value of each segment."""
-        return self._reduce(np.minimum, values, empty)
+        return torch.from_numpy(self.reduce(np.minimum, values.numpy(), empty))
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of float64 values over each segment; 0 for an empty one."""
@@ -81,11 +87,12 @@ class Segments:
 
     def count(self, flags: Tensor) -> Tensor:
         """Count the set flags [P] of each segment, int64 [N]."""
-        counts = np.zeros(self.rows, dtype=np.int64)
-        if self.tokens:
-            rows = slice(None) if self._occupied is None else self._occupied
-            counts[rows] = np.add.reduceat(flags.numpy().view(np.uint8), self._starts, dtype=np.int32)
-        return torch.from_numpy(counts)
+        return self.count_places(np.flatnonzero(flags.numpy()))
+
+    def count_places(self, places: Array) -> Tensor:
+        """Count the places of each segment, int64 [N], of int64 places in rising order."""
+        edges = places.searchsorted(self._edges)
+        return torch.from_numpy(edges[1:] - edges[:-1])
 
     def row_of(self, positions: Tensor) -> Tensor:
         """Row of each token position, int64."""
@@ -95,16 +102,16 @@ class Segments:
         """Repeat one value per segment [N] for each of its tokens [P]."""
         return torch.repeat_interleave(rows, self.lengths, output_size=self.tokens)
 
-    def select(self, flags: Tensor) -> Segments:
-        """Return the layout that is left when only the flagged tokens stay."""
-        kept = torch.zeros(self.rows + 1, dtype=torch.int64)
-        torch.cumsum(self.count(flags), 0, out=kept[1:])
-        return Segments(kept)
+    def select(self, places: Array) -> Segments:
+        """Return the layout that is left when only the tokens at these places stay, int64 in rising order."""
+        return Segments(torch.from_numpy(places.searchsorted(self._edges)))
 
-    def _reduce(self, ufunc: np.ufunc, values: Tensor, empty: float) -> Tensor:
+    def reduce(self, ufunc: np.ufunc, values: Array, empty: float) -> Array:
+        """Reduce values [P] over each segment."""
         if self._occupied is None and self.tokens:
-            return torch.from_numpy(ufunc.reduceat(values.numpy(), self._starts))
-        result = np.full(self.rows, empty, dtype=values.numpy().dtype)
+            found: Array = ufunc.reduceat(values, self._starts)
+            return found
+        result = np.full(self.rows, empty, dtype=values.dtype)
         if self.tokens:
-            result[self._occupied] = ufunc.reduceat(values.numpy(), self._starts)
-        return torch.from_numpy(result)
+            result[self._occupied] = ufunc.reduceat(values, self._starts)
+        return result

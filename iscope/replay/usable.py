@@ -63,14 +63,15 @@ def is_usable(column: Tensor) -> Tensor:
 
 
 def _all_usable(column: Tensor) -> bool:
-    """Whether no value is unusable; a NaN makes both comparisons false."""
-    return column.numel() == 0 or bool((column.min() > SENTINEL) & (column.max() <= MAX_POSITIVE))
+    """Whether no value is unusable; a NaN makes both comparisons false. NumPy's extremes are the faster ones."""
+    values = column.numpy()
+    return not values.size or bool(values.min() > SENTINEL and values.max() <= MAX_POSITIVE)
 
 
 def _rounded_positive(columns: Iterable[Tensor], scored: Tensor | None) -> int:
     total = 0
     for column in columns:
-        if column.numel() and not bool(column.max() <= 0):
+        if column.numel() and not column.numpy().max() <= 0:
             positive = column > 0
             total += int((positive if scored is None else positive & scored).sum())
     return total

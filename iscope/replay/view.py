@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from iscope.recipes.model import Filter, Pair
+from iscope.replay.contrast import Contrast, Shares
 from iscope.replay.cuts import Cuts
 from iscope.replay.segments import Segments, expm1
 from iscope.replay.usable import Usable, is_usable
@@ -47,6 +48,7 @@ class TokenView:
         source: the view that this one holds tokens of; None where those come straight from a batch.
         taken: which tokens of the source or batch it holds; None for all.
         cuts: of filters that look at the whole batch, where they cut each rollout's; without them a view is a batch.
+            Of losses that couple the rollouts of a group, each rollout's share.
     """
 
     segments: Segments
@@ -61,8 +63,8 @@ class TokenView:
     whole: TokenView | None = None
     source: TokenView | None = None
     taken: Tensor | slice | None = None
-    cuts: dict[Filter, Cuts] = field(default_factory=dict, repr=False)
-    _cache: dict[tuple[str, Pair], Tensor] = field(default_factory=dict, repr=False)
+    cuts: dict[Filter | Contrast, Cuts | Shares] = field(default_factory=dict, repr=False)
+    _cache: dict[tuple[Hashable, Pair], Any] = field(default_factory=dict, repr=False)
 
     @property
     def policy(self) -> Tensor:
@@ -140,24 +142,11 @@ class TokenView:
 
     def part(self, positions: Tensor) -> TokenView:
         """Return the view of some tokens only, int64 positions in rising order; rollouts keep their statistics."""
-        counts = torch.bincount(self.segments.row_of(positions), minlength=self.segments.rows)
-        offsets = torch.zeros(self.segments.rows + 1, dtype=torch.int64)
-        torch.cumsum(counts, 0, out=offsets[1:])
-        return self._gather(Segments(offsets), positions, whole=self)
+        return self._gather(self.segments.select(positions.numpy()), positions, whole=self)
 
     def only(self, kept: Tensor) -> TokenView:
         """Return the view of the tokens that a mask [P] keeps; what is decided per rollout is decided on them alone."""
-        return self._gather(self.segments.select(kept), kept, whole=None)
-
-    def block(self, rows: slice) -> TokenView:
-        """Return the view of consecutive rollouts, without a copy."""
-        first, last = int(self.segments.offsets[rows.start]), int(self.segments.offsets[rows.stop])
-        offsets = self.segments.offsets[rows.start : rows.stop + 1] - first
-        block = self._gather(Segments(offsets), slice(first, last), whole=None)
-        if self.advantage is not None and not self.advantage_per_token:
-            block.advantage = self.advantage[rows]
-        block.cuts = {rule: cuts[rows] for rule, cuts in self.cuts.items()}
-        return block
+        return self._gather(self.segments.select(np.flatnonzero(kept.numpy())), kept, whole=None)
 
     def _gather(self, segments: Segments, tokens: Tensor | slice, whole: TokenView | None) -> TokenView:
         def pick(column: Tensor | None) -> Tensor | None:
@@ -183,10 +172,17 @@ class TokenView:
         on_policy = self.current is None and pair is Pair.CURRENT_INFERENCE
         return Pair.TRAINER_INFERENCE if on_policy else pair
 
+    def once(self, what: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what ``make`` gives, which is made once for this view."""
+        if (what, _NO_PAIR) not in self._cache:
+            self._cache[what, _NO_PAIR] = make()
+        return self._cache[what, _NO_PAIR]
+
     def _once(self, what: str, pair: Pair, make: Callable[[Pair], Tensor]) -> Tensor:
         if (what, pair) not in self._cache:
             self._cache[what, pair] = make(pair)
-        return self._cache[what, pair]
+        found: Tensor = self._cache[what, pair]
+        return found
 
     def _position(self) -> Tensor:
         if self.source is not None:
@@ -227,13 +223,14 @@ def token_view(
         current, ref = (None if other is None else _mended(other, trainer, unusable) for other in (current, ref))
 
     # Positions once and a gather per column: several times faster than indexing each column with the flags.
-    positions = None if tokens is None else torch.from_numpy(np.flatnonzero(tokens.numpy()))
+    places = None if tokens is None else np.flatnonzero(tokens.numpy())
+    positions = None if places is None else torch.from_numpy(places)
 
     def pick(column: Tensor | None) -> Tensor | None:
         return column if column is None or positions is None else column.index_select(0, positions)
 
     return TokenView(
-        segments=segments if tokens is None else segments.select(tokens),
+        segments=segments if places is None else segments.select(places),
         trainer=trainer if positions is None else trainer.index_select(0, positions),
         inference=inference if positions is None else inference.index_select(0, positions),
         current=pick(current),

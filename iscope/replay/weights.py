@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from iscope.recipes.model import Level, LogClamp, Pair, Reduction, WeightRule, bound_value
-from iscope.replay.view import TokenView
+from iscope.replay import own
+from iscope.replay.prefix import smallest_before
+from iscope.replay.view import EXPONENT_LIMIT, TokenView
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,17 @@ def weigh(view: TokenView, rule: WeightRule, alive: Tensor | None = None) -> Wei
 
 def _token_weight(view: TokenView, rule: WeightRule) -> Weight:
     clamp, low_bound, high_bound = rule.clamp, bound_value(rule.low), bound_value(rule.high)
-    ratio = view.ratio(rule.pair) if clamp is None else _token_ratio(view, rule.pair, clamp)
-    log = clamp_log(view.exact(rule.pair), clamp)
-    excess = view.excess(rule.pair) if clamp is None else log.expm1()
+    if rule.function is not None:
+        log = clamp_log(own.log_weight(view, rule.function, per_token=True), clamp)
+        ratio, excess = tested_ratio(view, log, clamp), log.expm1()
+    elif rule.prefix:
+        log = view.exact(rule.pair) + smallest_before(view, rule.pair)
+        log = clamp_log(log.clamp(-EXPONENT_LIMIT, EXPONENT_LIMIT), clamp)
+        ratio, excess = tested_ratio(view, log, clamp), log.expm1()
+    else:
+        ratio = view.ratio(rule.pair) if clamp is None else _token_ratio(view, rule.pair, clamp)
+        log = clamp_log(view.exact(rule.pair), clamp)
+        excess = view.excess(rule.pair) if clamp is None else log.expm1()
     low, high = _beyond(_tested(ratio, rule), low_bound, high_bound)
     replaced = [(low, low_bound), (high, high_bound)]
     if rule.overflow == "zero_first":
@@ -79,7 +89,10 @@ def _token_ratio(view: TokenView, pair: Pair, clamp: LogClamp) -> Tensor:
 
 
 def _rollout_weight(view: TokenView, rule: WeightRule, alive: Tensor | None) -> Weight:
-    log = rollout_log_ratio(view, rule.pair, rule.clamp, mean=rule.level == Level.GEOMETRIC, alive=alive)
+    if rule.function is not None:
+        log = clamp_log(own.log_weight(view.rollouts, rule.function, per_token=False), rule.clamp)
+    else:
+        log = rollout_log_ratio(view, rule.pair, rule.clamp, mean=rule.level == Level.GEOMETRIC, alive=alive)
     ratio = tested_ratio(view, log, rule.clamp)
     low_bound, high_bound = bound_value(rule.low), bound_value(rule.high)
     low, high = _beyond(_tested(ratio, rule), low_bound, high_bound)

@@ -179,3 +179,70 @@ def test_parsing_imports_nothing_heavy(module: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+FRAMEWORK_PREFIXES = (
+    "trl",
+    "prime-rl",
+    "verl",
+    "skyrl",
+    "slime",
+    "miles",
+    "nemo-rl",
+    "openrlhf",
+    "areal",
+    "ms-swift",
+    "open-instruct",
+)
+# The names by which each framework's users know its corrections.
+MODES = {
+    "trl": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+    "prime-rl": ("ipo", "icepop", "ppo", "cispo", "seq_tis", "seq_mis", "geo_mask", "mis_po", "ref_kl"),
+    "verl": ("rollout_is", "rollout_rs", "rollout_correction", "decoupled_token_is", "bypass_ppo_clip"),
+    "skyrl": ("tis", "geometric", "product", "outlier"),
+    "slime": ("tis", "icepop", "mis"),
+    "miles": ("tis", "icepop", "mis"),
+    "nemo-rl": ("tis", "icepop", "seq-mask-tis"),
+    "openrlhf": ("tis", "icepop", "seq-mask-tis"),
+    "areal": ("rejection_sampling", "m2po"),
+    "ms-swift": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+    "open-instruct": ("rho",),
+    "": (
+        *("tis", "icepop", "geometric_mask", "mis_po", "off_policy_sequence_mask", "kpop", "dppo_tv", "dppo_kl"),
+        *("trust_region_mask", "trm", "minpro"),
+    ),
+}
+LOSS_TYPES = {
+    "trl": ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "vespo", "luspo"),
+    "verl": ("vanilla", "dppo_tv", "dppo_kl", "gspo", "sapo", "gpg", "geo_mean", "dro", "cispo"),
+    "skyrl": ("regular", "dual_clip", "sapo", "gspo", "cispo", "rollout_is", "dppo", "importance_sampling"),
+    "ms-swift": ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "fipo", "real"),
+    "": ("ppo", "gspo", "gmpo", "cispo", "sapo", "vespo", "dro"),
+}
+
+
+def test_every_framework_has_its_file() -> None:
+    assert set(FRAMEWORK_PREFIXES) == set(FRAMEWORKS) - {""}
+    for name in FRAMEWORK_PREFIXES:
+        module = name.replace("-", "_")
+        assert FRAMEWORKS[name] == f"iscope.recipes.{module}"
+        assert (ROOT / "iscope" / "recipes" / f"{module}.py").is_file()
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_corrections_are_found_under_the_names_of_the_field(name: str) -> None:
+    for mode in MODES[name]:
+        assert parse(f"{name}/{mode}".removeprefix("/")).framework == name
+
+
+@pytest.mark.parametrize("name", LOSS_TYPES)
+def test_loss_types_are_found_under_the_names_of_the_field(name: str) -> None:
+    assert set(LOSS_TYPES[name]) <= {loss for loss, _ in framework(name).losses}
+
+
+@pytest.mark.parametrize("table", frameworks(), ids=[table.title for table in frameworks()])
+def test_what_is_not_replayed_has_a_reason_and_is_no_recipe(table: Framework) -> None:
+    known = {row.name for row in table.recipes} | {loss for loss, _ in table.losses}
+    for name, reason in table.not_replayed:
+        assert reason
+        assert not {name, f"{table.name}/{name}"} & known

@@ -1,8 +1,8 @@
 """ms-swift's losses written out plainly, one rollout and one token at a time, for torch to differentiate.
 
-A rollout is a dict with float64 tensors ``current`` (requires grad), ``trainer``, ``inference``, ``ref``, a float
-``advantage`` and, where its tokens do not follow each other without a gap, their ``positions``; all of its tokens
-train. Options go by ms-swift's names.
+Three rollouts on end are a group. A rollout is a dict with float64 tensors ``current`` (requires grad), ``trainer``,
+``inference``, ``ref``, a float ``advantage`` and, where its tokens do not follow each other without a gap, their
+``positions``; all of its tokens train. Options go by ms-swift's names.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ DEFAULTS = {
     "delta": None,
     "tau_pos": 1.0,
     "tau_neg": 1.05,
+    "real_tau": 0.5,
     "fipo_decay_rate": 32.0,
     "fipo_clip_range": 0.2,
     "fipo_clip_high_only": True,
@@ -78,6 +79,12 @@ def influences(rollout, ratios, options):
     return found
 
 
+def limited_k3(rollout, t):
+    """The estimate of the KL divergence to the reference at a token."""
+    back = torch.clamp(rollout["ref"][t] - rollout["current"][t], -20.0, 20.0)
+    return torch.clamp(torch.exp(back) - back - 1, max=10.0)
+
+
 def token_losses(rollout, mode, threshold, options):
     """The loss of each token, KL term and weight included."""
     current, a, kind = rollout["current"], rollout["advantage"], options["loss_type"]
@@ -96,22 +103,47 @@ def token_losses(rollout, mode, threshold, options):
             free = r if options["delta"] is None else torch.clamp(r, max=options["delta"])
             loss = -torch.min(free * a, torch.clamp(r, 1 - options["epsilon"], 1 + high) * a) * factors[t]
         if options["beta"]:
-            back = torch.clamp(rollout["ref"][t] - current[t], -20.0, 20.0)
-            loss = loss + options["beta"] * torch.clamp(torch.exp(back) - back - 1, max=10.0)
+            loss = loss + options["beta"] * limited_k3(rollout, t)
         found.append(loss * w)
     return found
+
+
+def off_policy(rollout, limit):
+    """Whether off-policy sequence masking takes the rollout out of the loss mask."""
+    if limit is None or not len(rollout["current"]) or rollout["advantage"] >= 0:
+        return False
+    return float((rollout["inference"] - rollout["current"].detach()).mean()) > limit
+
+
+def real_loss(rollouts, options):
+    """REAL: the mean log-ratios of either side of each group."""
+    total, groups, kl, tokens = torch.zeros((), dtype=torch.float64), range(0, len(rollouts), 3), 0.0, 0
+    for first in groups:
+        sides = {True: [], False: []}
+        for rollout in rollouts[first : first + 3]:
+            gone = not len(rollout["current"]) or off_policy(rollout, options["off_policy_sequence_mask_delta"])
+            score = 0.0 * rollout["current"].sum() if gone else (rollout["current"] - rollout["trainer"]).mean()
+            sides[not gone and rollout["advantage"] > 0].append(score / options["real_tau"])
+            if not gone:
+                tokens += len(rollout["current"])
+                kl = kl + sum(limited_k3(rollout, t) for t in range(len(rollout["current"])))
+        if sides[True] and sides[False]:
+            total = total + torch.log(1 + sum(torch.exp(score) for score in sides[False]))
+            total = total + torch.log(1 + sum(torch.exp(-score) for score in sides[True]))
+    return total / len(groups) + options["beta"] * kl / max(tokens, 1)
 
 
 def batch_loss(rollouts, mode="none", threshold=2.0, **given):
     """The loss of one batch, a scalar; a rollout that is masked as off-policy counts on as an empty one."""
     options = DEFAULTS | given
+    if options["loss_type"] == "real":
+        return real_loss(rollouts, options)
     limit, kind = options["off_policy_sequence_mask_delta"], options["loss_type"]
     total, left, tokens = torch.zeros((), dtype=torch.float64), 0, 0
     for rollout in rollouts:
         n = len(rollout["current"])
         tokens += n
-        drift = (rollout["inference"] - rollout["current"].detach()).mean() if n else 0.0
-        if not n or (limit is not None and rollout["advantage"] < 0 and float(drift) > limit):
+        if not n or off_policy(rollout, limit):
             continue
         left += n
         part = torch.stack(token_losses(rollout, mode, threshold, options)).sum()

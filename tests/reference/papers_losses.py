@@ -72,6 +72,18 @@ def weight_kpop(rollout, o):
     return weights
 
 
+def weight_trust_region_mask(rollout, o):
+    d = (rollout["current"].detach() - rollout["inference"]).tolist()
+    estimates = [x * x / 2 if o["estimator"] == "k2" else math.exp(x) - 1 - x for x in d]
+    return [float(all(k <= o["delta"] for k in estimates))] * len(d)
+
+
+def weight_minpro(rollout, o):
+    ratios = [math.exp(x) for x in (rollout["current"].detach() - rollout["inference"]).tolist()]
+    products = [r * min(ratios[:t], default=1.0) for t, r in enumerate(ratios)]
+    return [min(max(w, 1 - o["epsilon_low"]), 1 + o["epsilon_high"]) for w in products]
+
+
 def mismatch(rollout):
     return (rollout["trainer"] - rollout["inference"]).tolist()
 
@@ -142,6 +154,7 @@ WEIGHTS = {
     "mis_po": weight_mis_po,
     "off_policy_sequence_mask": weight_off_policy_sequence_mask,
     "kpop": weight_kpop,
+    "trust_region_mask": weight_trust_region_mask,
 }
 DIVERGENCES = {"dppo_tv": total_variation, "dppo_kl": binary_kl}
 
@@ -150,12 +163,19 @@ def batch_loss(rollouts, name, **options):
     """Loss of the batch under a correction and a loss type: over its tokens, or the mean over its rollouts."""
     o = {"loss_type": "ppo"} | OPTIONS | options
     tokens = max(sum(len(rollout["current"]) for rollout in rollouts), 1)
+    if name == "minpro":
+        parts = [
+            (r["advantage"], r["current"], torch.tensor(weight_minpro(r, o), dtype=torch.float64)) for r in rollouts
+        ]
+        return sum((-a * weights * current).sum() for a, current, weights in parts) / tokens
     if name in DIVERGENCES:
         return sum(dppo_loss(rollout, o, DIVERGENCES[name]) for rollout in rollouts) / tokens
     total = torch.zeros((), dtype=torch.float64)
     weighted = [(rollout, WEIGHTS[name](rollout, o)) for rollout in rollouts if len(rollout["current"])]
     ratios = name in ("tis", "icepop", "kpop") or o.get("level", "none") != "none"
     for rollout, weights in weighted:
+        if name == "trust_region_mask" and o["loss_type"] == "vespo" and not any(weights):
+            continue  # a rollout that is taken out has no part at all, where weights of 0 would leave a trace
         if o["loss_type"] == "gmpo":
             total = total + geometric_loss(rollout, weights, ratios, o) / len(rollouts)
         elif o["loss_type"] in ("gspo", "sapo"):

@@ -1,7 +1,7 @@
 """SkyRL's correction and losses written out plainly, one rollout and one token at a time, for torch to differentiate.
 
 A rollout is a dict with float64 tensors ``current`` (requires grad), ``trainer`` and ``inference`` and a float
-``advantage``; all of its tokens train. Options go by SkyRL's names.
+``advantage``; all of its tokens train. Three rollouts on end answer one prompt. Options go by SkyRL's names.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ def token_losses(rollout, options):
         return -a * r.detach() * current
     if kind == "rollout_is":
         return -a * torch.where((low < engine) & (engine < high), engine, 0.0).detach() * current
+    if kind == "cross_entropy":
+        return -current
     if kind == "importance_sampling":
         return -torch.exp(current - rollout["trainer"]) * a
     kept = [
@@ -117,10 +119,16 @@ def batch_loss(rollouts, **given):
     options = DEFAULTS | given
     whole = torch.zeros((), dtype=torch.float64)
     lengths = [len(rollout["current"]) for rollout in rollouts]
-    for rollout, length in zip(rollouts, lengths, strict=True):
+    prompts = [sum(lengths[first : first + 3]) for first in range(0, len(lengths), 3)]
+    for row, (rollout, length) in enumerate(zip(rollouts, lengths, strict=True)):
         weights = torch.tensor(correction(rollout, options), dtype=torch.float64)
         total = (token_losses(rollout, options) * weights).sum()
-        whole = whole + (total / max(length, 1) if options["loss_reduction"] == "sequence_mean" else total)
+        within = {"sequence_mean": length, "prompt_mean": prompts[row // 3]}.get(options["loss_reduction"], 1)
+        whole = whole + total / max(within, 1)
+    if options["policy_loss_type"] == "cross_entropy":
+        return whole
+    if options["loss_reduction"] == "prompt_mean":
+        return whole / len(prompts)
     if options["loss_reduction"] == "token_mean":
         return whole / max(sum(lengths), 1)
     return (

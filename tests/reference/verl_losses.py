@@ -1,7 +1,8 @@
 """verl's losses written out plainly, one rollout and one token at a time, for torch to differentiate.
 
 A rollout is a dict with float64 tensors ``current`` (requires grad), ``trainer``, ``inference`` and a float
-``advantage``; all of its tokens train. Options go by verl's names. ``bypass`` is ``ppo_clip`` or ``reinforce``.
+``advantage``, and ``ref`` for a KL term; all of its tokens train. Options go by verl's names. ``bypass`` is
+``ppo_clip`` or ``reinforce``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ DEFAULTS = {
     "loss_scale_factor": None,
     "global_batch_size": None,
     "use_v1": True,
+    "use_kl_loss": False,
+    "kl_loss_coef": 0.001,
+    "kl_loss_type": "low_var_kl",
 }
 
 
@@ -110,6 +114,34 @@ def geo_mean_loss(rollout, weights, a, options, weighted):
     return -a * len(weights) / n * torch.exp(log)
 
 
+def kl_of_token(p, ref, kind):
+    """The estimate at a token; with a + its value and the gradient of k2."""
+    u = p - ref
+    if kind.endswith("+"):
+        half_square = u * u / 2
+        return half_square - half_square.detach() + kl_of_token(p, ref, kind[:-1]).detach()
+    if kind in ("kl", "k1"):
+        return u
+    if kind == "abs":
+        return abs(u)
+    if kind in ("mse", "k2"):
+        return u * u / 2
+    back = torch.clamp(-u, -20.0, 20.0)
+    return torch.clamp(torch.exp(back) - back - 1, -10.0, 10.0)
+
+
+def kl_loss(rollouts, keeps, agg, bypass, options):
+    """The KL term of the batch: over what rejection leaves, or, inside the policy loss of bypass mode, over all."""
+    sums, left = [], []
+    for rollout, kept in zip(rollouts, keeps, strict=True):
+        places = [t for t, keep in enumerate(kept) if keep or bypass]
+        left.append(len(places))
+        terms = [kl_of_token(rollout["current"][t], rollout["ref"][t], options["kl_loss_type"]) for t in places]
+        if terms:
+            sums.append((torch.stack(terms).sum(), len(terms)))
+    return options["kl_loss_coef"] * aggregated(sums, None, agg, rollouts, left, bypass, options)
+
+
 def batch_loss(
     rollouts, loss="vanilla", agg="token-mean", weighting=None, normalise=False, rejection=(), bypass=None, **given
 ):
@@ -120,15 +152,17 @@ def batch_loss(
     if normalise:
         mean = mean_of_weights(weights, weighting[0])
         weights = [[w / mean for w in row] for row in weights] if mean > 1e-8 else weights
-    sums, left = [], []
+    sums, left, keeps = [], [], []
     for rollout, d, row in zip(rollouts, drifts, weights, strict=True):
         kept = [
             all(flags) for flags in zip([True] * len(d), *(kept_by(d, *rule) for rule in rejection if d), strict=True)
         ]
+        keeps.append(kept)
         left.append(sum(kept))
         if left[-1]:
             sums.append((rollout_sum(rollout, row, kept, loss, bypass, weighting is not None, options), left[-1]))
-    return aggregated(sums, loss, agg, rollouts, left, bypass, options)
+    policy = aggregated(sums, loss, agg, rollouts, left, bypass, options)
+    return policy + kl_loss(rollouts, keeps, agg, bypass, options) if options["use_kl_loss"] else policy
 
 
 def rollout_sum(rollout, weights, kept, loss, bypass, weighted, options):

@@ -26,10 +26,10 @@ FRAMEWORKS = {
 
 
 def framework_metrics(ledger: Ledger, index: int) -> Figures:
-    """Metrics that the framework of a plan's recipe would have logged; empty where it has none."""
+    """Metrics that the framework of a plan's recipe would have logged; empty where it has none, or not this recipe."""
     recipe = ledger.plan.recipes[index]
     module = FRAMEWORKS.get(recipe.framework)
-    if module is None:
+    if module is None or (recipe.row.framework is not None and not recipe.row.base):
         return {}
     # What overflows in a framework's formula is absent from the report; it is nothing to warn about.
     with np.errstate(all="ignore"):

@@ -83,7 +83,7 @@ def _weights(rows: RecipeRows) -> _Metrics:
     mean = _token_mean(rows, rows["logged.cut_sum"]) + _SMALLEST_MEAN
     square = _token_mean(rows, rows["logged.cut_sq"]) / mean**2
     yield "ess", 1 / max(square, _SMALLEST_SQUARE)
-    mode = rows.recipe.name.partition("/")[2]
+    mode = rows.recipe.imitated.partition("/")[2]
     flagged = rows.truncated_high
     for index, rule in enumerate(rows.recipe.filters):
         if rule.name == mode:

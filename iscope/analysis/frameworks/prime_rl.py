@@ -44,7 +44,7 @@ def metrics(rows: RecipeRows) -> Figures:
 
 def per_rollout(rows: RecipeRows) -> dict[str, Array]:
     """Each metric of each rollout [N]; a rollout without loss tokens has 0."""
-    dated = rows.recipe.name.removeprefix("prime-rl/")
+    dated = rows.recipe.imitated.removeprefix("prime-rl/")
     name = dated.partition("@")[0]
     found = (_HISTORIC.get(dated) or _METRICS.get(name, _masked))(rows)
     prefix = "ref_kl/" if name == "ref_kl" else ""

@@ -28,7 +28,7 @@ def metrics(rows: RecipeRows) -> Figures:
     if not rows.replayed:
         return {}
     means = Means(rows)
-    mode = rows.recipe.name.partition("/")[2]
+    mode = rows.recipe.imitated.partition("/")[2]
     found: Figures = dict(_loss(rows, means))
     if mode in ("tis", "icepop"):
         found |= dict(_token_weights(rows, means))
@@ -70,7 +70,7 @@ def _lag(rows: RecipeRows, means: Means, left: Array) -> Iterator[tuple[str, Fig
     """The ratio r of a corrected loss, and -log r over the tokens left; of gspo both are the rollout's."""
     loss = rows.recipe.loss
     whole = rows.rows.log_ratio(Level.GEOMETRIC, loss.pair)
-    if not rows.recipe.name.endswith("/none"):
+    if not rows.recipe.imitated.endswith("/none"):
         ratio = np.exp(whole) * rows.rows.n if loss.level == "sequence" else rows.rows.pair("weight_sum", loss.pair)
         yield "ois", means.of(ratio)
     yield "ppo_kl", means.of(-whole * left if loss.level == "sequence" else _column(rows, "lag"))

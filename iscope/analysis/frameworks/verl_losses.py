@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from iscope.analysis.denominators import penalty_mean
 from iscope.analysis.frameworks.verl_shared import EPSILON, Metrics
 from iscope.analysis.rows import RecipeRows
 
@@ -17,7 +18,13 @@ _CLIPPED = {
 
 
 def loss_metrics(rows: RecipeRows) -> Metrics:
-    """actor/ppo_kl, and pg_clipfrac and pg_clipfrac_lower of the losses that have them; all take current logprobs."""
+    """actor/ppo_kl, and pg_clipfrac and pg_clipfrac_lower of the losses that have them; all take current logprobs.
+
+    With use_kl_loss actor/kl_loss, before its factor and summed up as loss_agg_mode says, and actor/kl_coef.
+    """
+    if _has(rows, "loss.kl") and rows.recipe.options["use_kl_loss"]:
+        yield "actor/kl_loss", penalty_mean(rows, rows["loss.kl"])
+        yield "actor/kl_coef", float(rows.recipe.options["kl_loss_coef"])
     if not _has(rows, "loss.lag"):
         return
     dropped = int(rows["logged.dropped"].sum()) if _has(rows, "logged.dropped") else 0

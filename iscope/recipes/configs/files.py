@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from iscope.errors import UsageError
-from iscope.recipes.configs import arguments, references, yaml_file
+from iscope.recipes.configs import arguments, python_file, references, yaml_file
 from iscope.recipes.configs.entries import Entry, UnreadableError, flatten
 from iscope.recipes.configs.included import with_included
 from iscope.recipes.configs.model import Include
@@ -30,6 +30,7 @@ _KINDS = {
     ".sbatch": "script",
     ".txt": "arguments",
     ".args": "arguments",
+    ".py": "Python",
 }
 
 
@@ -120,6 +121,8 @@ def _kinds(path: str, text: str) -> Iterable[str]:
 def _parse(kind: str, text: str) -> dict[str, Entry]:
     if kind == "JSON":
         return _unwrapped(flatten(_json(text)))
+    if kind == "Python":
+        return python_file.read(text)
     if kind == "TOML":
         return flatten(_toml(text))
     if kind == "YAML":

@@ -10,6 +10,7 @@ from torch import Tensor
 from iscope.recipes.model import BoundRecipe, Loss, Pair, bound_value
 from iscope.replay.aggregation import dropped_tokens
 from iscope.replay.correction import Correction, masked_tokens, undropped_weight
+from iscope.replay.losses.contrast import contrast_terms
 from iscope.replay.losses.penalties import penalty_terms
 from iscope.replay.losses.shared import weighted
 from iscope.replay.losses.surrogates import gated, stays_one
@@ -63,9 +64,27 @@ def loss_terms(view: TokenView, recipe: BoundRecipe, correction: Correction) -> 
     return LossTerms(policy, coefficient, *terms)
 
 
+def terms_left(view: TokenView, recipe: BoundRecipe, correction: Correction) -> LossTerms:
+    """The same, 0 where a filter takes the token out of the loss mask."""
+    terms = loss_terms(view, recipe, correction)
+    dropped = dropped_tokens(view, recipe, correction)
+    of_penalty = dropped_tokens(view, recipe, correction, of_penalty=True)
+
+    def left(values: Tensor, out: Tensor | None) -> Tensor:
+        return values if out is None else values.masked_fill(out, 0.0)
+
+    policy, coefficient = left(terms.policy, dropped), left(terms.coefficient, dropped)
+    if terms.penalty is None or terms.penalty_coefficient is None:
+        return LossTerms(policy, coefficient)
+    return LossTerms(policy, coefficient, left(terms.penalty, of_penalty), left(terms.penalty_coefficient, of_penalty))
+
+
 def _policy_terms(view: TokenView, recipe: BoundRecipe, correction: Correction) -> tuple[Tensor, Tensor]:
     """Where the weight does not simply multiply the loss, rejecting a rollout is not the same as weighting it by 0."""
     loss = recipe.loss
+    if loss.couples_rollouts:
+        dropped = dropped_tokens(view, recipe, correction)
+        return contrast_terms(view, loss, recipe.filters, None if dropped is None else ~dropped)
     signal = signal_of(view, loss)
     kept = _coupled(view, recipe, correction) if loss.couples_tokens else None
     if kept is not None:
@@ -97,6 +116,8 @@ def base_coefficient(view: TokenView, base: Loss) -> Tensor:
 
     What the loss makes of the trainer's own ratio (current/trainer) stays: it is no correction.
     """
+    if base.couples_rollouts:
+        return contrast_terms(view, base)[1]
     signal = signal_of(view, base)
     if is_plain(view, base):
         return -signal
@@ -112,7 +133,15 @@ def is_plain(view: TokenView, base: Loss) -> bool:
 
 
 def signal_of(view: TokenView, loss: Loss) -> Tensor:
-    """What multiplies each token's score, float64 [P]: the scaled advantage, or reference minus current logprob."""
+    """What multiplies each token's score, float64 [P]: the scaled advantage, reference minus current logprob, or 1.
+
+    Of a loss that sets the rollouts of a group against each other only the sign matters: 1, or -1 where A <= 0.
+    """
+    if loss.signal == "one":
+        return torch.ones(view.segments.tokens, dtype=torch.float64)
+    if loss.couples_rollouts:
+        whole = view.rollouts
+        return view.segments.expand(torch.where(whole.segments.mean(whole.token_advantage) > 0, 1.0, -1.0).double())
     signal = -view.log_ratio(Pair.CURRENT_REF).double() if loss.signal == "ref" else view.token_advantage
     if loss.pools_advantage and loss.level == "sequence" and view.advantage_per_token:
         whole = view.rollouts

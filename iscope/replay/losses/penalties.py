@@ -25,6 +25,7 @@ class _Estimator:
 _ESTIMATORS = {
     "squared": _Estimator(lambda u: u * u, lambda u: 2 * u, lambda u: u * (u + 2)),
     "k1": _Estimator(lambda u: u, torch.ones_like, lambda u: u + 1),
+    "abs": _Estimator(torch.abs, torch.sign, lambda u: u.abs() + u.sign()),
     "k2": _Estimator(lambda u: u * u / 2, lambda u: u, lambda u: u * (u / 2 + 1)),
     "k3": _Estimator(lambda u: (-u).expm1() + u, lambda u: -(-u).expm1(), lambda u: u),
 }
@@ -35,8 +36,8 @@ def penalty_terms(view: TokenView, loss: Loss, penalty: Penalty) -> tuple[Tensor
 
     Source: k3 as in TRL 1.16.0 (beta; with r, use_bias_correction_kl, after DeepSeek-V3.2); squared as in prime-rl
     (kl_tau); k1, k2 and k3 with clamps and a factor of their own as in NeMo-RL (reference_policy_kl_type,
-    kl_input_clamp_value, kl_output_clamp_value, use_on_policy_kl_approximation). No importance weight multiplies it
-    and no filter takes it away.
+    kl_input_clamp_value, kl_output_clamp_value, use_on_policy_kl_approximation); abs and the slope of k2 as in verl
+    0.9.1 (kl_loss_type). No importance weight multiplies it and no filter takes it away.
 
     Args:
         view: the tokens, with the reference's logprobs where the pair asks for them.
@@ -49,11 +50,11 @@ def penalty_terms(view: TokenView, loss: Loss, penalty: Penalty) -> tuple[Tensor
         return factor * value, factor * slope
     if penalty.weight is not None or penalty.input_clamp is not None or penalty.output_clamp is not None:
         value, slope = _clamped(view, penalty)
-        return factor * value, factor * slope
+        return factor * value, factor * (view.exact(penalty.pair) if penalty.k2_slope else slope)
     estimator, u = _ESTIMATORS[penalty.kind], view.exact(penalty.pair)
     value = factor * estimator.value(u)
     if not penalty.ratio_factor:
-        return value, factor * estimator.slope(u)
+        return value, factor * (u if penalty.k2_slope else estimator.slope(u))
     ratio = loss_ratio(view, loss)[1]
     if loss.level == "token":
         return value * ratio, factor * estimator.value_and_slope(u) * ratio

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from iscope.recipes.model import Loss, Pair, bound_value
+from iscope.replay import own
 from iscope.replay.filters import reject
 from iscope.replay.losses.divergence import dppo
 from iscope.replay.losses.geometric import geo_mean
@@ -95,6 +96,12 @@ def stays_one(view: TokenView, loss: Loss) -> bool:
     return (low is None or low <= 1) and above
 
 
+def of_function(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    """What a function of the user's gives; a rejected token has neither loss nor gradient of its own."""
+    assert loss.function is not None
+    return own.loss(view, signal, weight, loss.function)
+
+
 Surrogate = Callable[[TokenView, Tensor, Tensor, Loss], tuple[Tensor, Tensor]]
 
 SURROGATES: dict[str, Surrogate] = {
@@ -107,6 +114,7 @@ SURROGATES: dict[str, Surrogate] = {
     "vespo": vespo,
     "dppo": dppo,
     "geo_mean": geo_mean,
+    "function": of_function,
 }
 
 

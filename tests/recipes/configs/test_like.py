@@ -32,6 +32,10 @@ EXAMPLES = {
         "trl/sequence_truncate:clip_min=0.5,clip_max=5,loss_type=grpo,epsilon_high=0.28,beta=0.01",
         ["beta=0.01 (line 10)", "by default vllm_importance_sampling_correction=true"],
     ),
+    "trl:trl/train.py": (
+        "trl/token_truncate:clip_min=none,clip_max=2,loss_type=dr_grpo,epsilon_high=0.28,max_completion_length=1024",
+        ["vllm_importance_sampling_mode=token_truncate (line 27)", "max_completion_length=1024 (line 23)"],
+    ),
     "prime-rl:prime_rl/no_loss_section.toml": (
         "prime-rl/ipo:eps=0.3,max_importance_ratio=10000",
         ["settings, all absent, at their default", "14 other settings"],
@@ -145,6 +149,9 @@ REFUSED = {
     ),
     "a value that must be run for": ("trl", "a.sh", "x --epsilon $(cat eps)\n", "not told by this file alone"),
     "a value of the environment": ("trl", "a.yaml", "epsilon: ${oc.env:EPS}\n", "not told by this file alone"),
+    "a value that Python works out": ("trl", "a.py", "GRPOConfig(epsilon=eps())\n", "not told by this file alone"),
+    "a name with two values": ("trl", "a.py", "E = 1\nE = 2\nGRPOConfig(epsilon=E)\n", "not told by this file alone"),
+    "two calls": ("trl", "a.py", "GRPOConfig(epsilon=.1)\nGRPOConfig(epsilon=.2)\n", "given twice"),
     "the cap of -1": ("skyrl", "a.sh", "x trainer.algorithm.use_tis=true\n", "token_clip must be above 0"),
     "twice corrected": (
         "skyrl",
@@ -191,6 +198,7 @@ SPELLINGS = {
     "a.args": "use_vllm=true\nepsilon=0.3\n--beta\n--beta 0.01\n",
     "config.yaml": "use_vllm:\n  desc: null\n  value: true\nepsilon:\n  desc: null\n  value: 0.3\nbeta:\n  desc: null\n"
     "  value: 0.01\n",
+    "a.py": "E = 0.3\nargs = trl.GRPOConfig(use_vllm=True, epsilon=E, beta=1e-2, lr=f(2), **more)\n",
     "bare": "use_vllm: true\nepsilon: 0.3\nbeta: 0.01\n",
 }
 
@@ -249,6 +257,9 @@ HOSTILE = {
     "digits.toml": "epsilon = " + "9" * 5000,
     "broken.toml": "[loss\ntype = 1\n",
     "quote.sh": "x --epsilon '0.2\n",
+    "broken.py": "GRPOConfig(\n",
+    "nothing.py": "import os\nos.system('touch {mark}')\n",
+    "deep.py": "GRPOConfig(epsilon=" + "(" * 5000 + ")" * 5000 + ")\n",
     "nothing.sh": "echo hello\n",
     "empty.yaml": "\n",
     "list_on_top.json": "[1, 2]",
@@ -268,6 +279,10 @@ def test_hostile_files(name, tmp_path):
 
 def test_a_script_is_not_run(tmp_path):
     mark = tmp_path / "executed"
+    python = (
+        f"import os\nos.system('touch {mark}')\nGRPOConfig(use_vllm=True, lr=os.system('touch {mark}'), epsilon=0.3)\n"
+    )
+    assert from_text(tmp_path, "trl", python, "a.py").recipe.options["epsilon"] == 0.3
     text = f"#!/bin/bash\ntouch {mark}\nX=$(touch {mark})\nx --use_vllm true --epsilon 0.3 --note `touch {mark}`\n"
     assert from_text(tmp_path, "trl", text, "a.sh").recipe.options["epsilon"] == 0.3
     assert not mark.exists()
