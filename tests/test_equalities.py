@@ -48,6 +48,7 @@ EQUAL = {
         "verl/rollout_is:level=token,threshold=0.5_2",
         "verl/decoupled_token_icepop:threshold=2,threshold_lower=0.5",
         "verl/bypass_pg_token_icepop:threshold=2,threshold_lower=0.5",
+        "verl/bypass_pg:level=token,is_threshold=0.5_2",
         f"nemo-rl/icepop:ratio_min=0.5,ratio=2,{_NEMO}",
         "openrlhf/icepop:low=0.5,high=2",
         f"open-instruct/rho:{_OPEN}",
@@ -67,6 +68,7 @@ EQUAL = {
         "prime-rl/seq_tis:2",
         "verl/rollout_is:level=sequence,threshold=2",
         "verl/decoupled_seq_is:2",
+        "verl/bypass_pg:level=sequence,is_threshold=2",
         "skyrl/tis:ratio_type=sequence,seq_clip=2",
         f"slime/mis:tis_level=sequence,tis_mode=truncate,tis_high=2,{_MIS}",
     ),
@@ -84,6 +86,7 @@ EQUAL = {
         "prime-rl/geo_mask:0.8,1.25",
         "skyrl/geometric:0.8,1.25",
         "verl/decoupled_geo_rs:0.8_1.25",
+        "verl/bypass_pg:level=none,option=seq_mean_k1,rs_threshold=0.8_1.25",
     ),
     "weight 1 where the geometric ratio lies within 0.8 and 2; verl's bounds are inverted": (
         "geometric_mask:0.8,2",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from iscope.cli import options as opt
 from iscope.cli import output
 from iscope.cli.progress import progress
-from iscope.model import Report
 from iscope.render import renderer
+
+if TYPE_CHECKING:
+    from iscope.model import Report
 
 
 def analyze(
@@ -20,12 +23,17 @@ def analyze(
     ref: opt.Ref = None,
     on: opt.On = "rollout_id",
     recipe: opt.Recipes = None,
+    recipes_file: opt.OwnRecipes = None,
+    like: opt.Like = None,
+    fit: opt.Fit = None,
     by: opt.By = None,
     where: opt.Where = None,
     columns: opt.Columns = None,
+    batch: opt.Batch = "all",
     precision: opt.PrecisionOption = "float32",
     unscored: opt.UnscoredOption = "exclude",
     strict: opt.Strict = False,
+    healthy_k3: opt.HealthyK3 = None,
     ledger: opt.LedgerFile = None,
     format_name: opt.Format = None,
     output_file: opt.OutputFile = output.STDOUT,
@@ -42,7 +50,8 @@ def analyze(
     for file in kept:
         output.writable(file, force=force, inputs=used, option="--ledger")
     named = opt.column_map(columns or [])
-    _check_recipes(recipe or [])
+    share = opt.fit_share(fit)
+    _check_recipes(recipe or [], like or [], recipes_file or [])
 
     from iscope.api import analyze as run  # torch is imported here, once nothing can be told without it
 
@@ -52,23 +61,33 @@ def analyze(
             **sides,
             on=on,
             recipes=recipe,
+            recipes_file=recipes_file or [],
+            like=like or [],
             by=by or [],
             where=where,
             columns=named or None,
             precision=precision,
             unscored=unscored,
             strict=strict,
+            batch=batch,
+            fit=share,
+            healthy_k3=healthy_k3,
             ledger=ledger,
             progress=tick,
         )
     _deliver(report, target, quiet=quiet, verbose=verbose)
 
 
-def _check_recipes(specs: Sequence[str]) -> None:
+def _check_recipes(specs: Sequence[str], likes: Sequence[str], files: Sequence[str]) -> None:
+    from iscope.recipes.configs.like import like
     from iscope.recipes.grammar import parse
+    from iscope.recipes.own.toml import read_all
 
+    own = read_all(files)
     for spec in specs:
-        parse(spec)
+        parse(spec, own)
+    for text in likes:
+        like(text)
 
 
 def _deliver(report: Report, where: output.Target, *, quiet: bool, verbose: bool) -> None:

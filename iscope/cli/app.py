@@ -12,7 +12,9 @@ import typer
 
 from iscope.cli import output
 from iscope.cli.analyze import analyze
+from iscope.cli.explain import explain
 from iscope.cli.help import GroupedCommand
+from iscope.cli.inspect import inspect
 from iscope.cli.options import wants_json
 from iscope.cli.recipes import recipes
 from iscope.cli.replay import replay
@@ -33,6 +35,8 @@ app = typer.Typer(
 )
 app.command("analyze", cls=GroupedCommand, short_help="What a dump shows, and what corrections do to it.")(analyze)
 app.command("replay", cls=GroupedCommand, short_help="What one correction does to every token, as Parquet.")(replay)
+app.command("inspect", cls=GroupedCommand, short_help="What is in a dump, and what is wrong with it.")(inspect)
+app.command("explain", cls=GroupedCommand, short_help="A finding: what it means, its causes, what to do.")(explain)
 app.command("recipes", cls=GroupedCommand, short_help="The corrections iscope can replay, or one in full.")(recipes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -50,6 +51,25 @@ Recipes = Annotated[
         "Repeatable. See: iscope recipes.",
     ),
 ]
+_LIKE = "A framework's own configuration, FRAMEWORK:FILE, such as trl:args.json or verl:run.sh: "
+Like = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--like",
+        metavar="FRAMEWORK:FILE",
+        rich_help_panel=_QUESTION,
+        help=_LIKE + "its recipe is replayed too. Repeatable. The file is read, never run.",
+    ),
+]
+OneLike = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--like",
+        metavar="FRAMEWORK:FILE",
+        rich_help_panel=_QUESTION,
+        help=_LIKE + "its recipe is replayed instead of --recipe. The file is read, never run.",
+    ),
+]
 OneRecipe = Annotated[
     list[str] | None,
     typer.Option(
@@ -59,13 +79,33 @@ OneRecipe = Annotated[
         help="The correction to replay, such as trl/token_mask:clip_min=0.5,clip_max=2. See: iscope recipes.",
     ),
 ]
+OwnRecipes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--recipes",
+        metavar="FILE",
+        rich_help_panel=_QUESTION,
+        help="A TOML file of your own recipes, which --recipe can then name. Repeatable.",
+    ),
+]
 Batch = Annotated[
     str,
     typer.Option(
         "--batch",
         metavar="all|step|N",
         rich_help_panel=_NUMBERS,
-        help="What the loss is normalised over: the whole dump, each step, or N rollouts in a row.",
+        help="What losses and weights are normalised over and filters sort: the whole dump, each step, or N rollouts "
+        "in a row.",
+    ),
+]
+Fit = Annotated[
+    str | None,
+    typer.Option(
+        "--fit",
+        metavar="keep=SHARE",
+        rich_help_panel=_QUESTION,
+        help="Set the bounds on ratios that --recipe leaves at their default so that each rule keeps this share of the "
+        "dump: keep=.95.",
     ),
 ]
 By = Annotated[
@@ -107,6 +147,17 @@ UnscoredOption = Annotated[
         "--unscored",
         rich_help_panel=_NUMBERS,
         help="Loss tokens without a usable logprob: leave them out, or give them ratio 1.",
+    ),
+]
+HealthyK3 = Annotated[
+    float | None,
+    typer.Option(
+        "--healthy-k3",
+        metavar="NATS",
+        rich_help_panel=_QUESTION,
+        show_default=False,
+        help="k3 per token up to which your stack is healthy, for the verdict; by default 0.002, a dense model's in "
+        "bf16. See: iscope explain.",
     ),
 ]
 Strict = Annotated[
@@ -173,6 +224,24 @@ def column_map(pieces: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--columns: {name!r} is given twice.")
         found[name] = column
     return found
+
+
+def fit_share(text: str | None) -> float | None:
+    """Return the share of ``--fit keep=.95``.
+
+    Raises:
+        UsageError: when it is no such share.
+    """
+    if text is None:
+        return None
+    name, equals, share = (part.strip() for part in text.partition("="))
+    try:
+        value = float(share)
+    except ValueError:
+        value = math.nan
+    if name != "keep" or not equals or not 0 < value < 1:
+        raise UsageError(f"--fit takes keep=SHARE with a share between 0 and 1, such as keep=.95, not {text!r}.")
+    return value
 
 
 def check_sources(dump: Sequence[str], sides: Mapping[str, Sequence[str]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import stat
 import sys
@@ -124,6 +123,8 @@ def _write_file(text: str, path: Path) -> None:
     if mode is not None and not stat.S_ISREG(mode):  # a device or a pipe is written to, never replaced
         path.write_bytes(data)
         return
+    import secrets  # it loads hashing, which no command needs to print
+
     part = path.parent / f".iscope-{secrets.token_hex(8)}"
     try:
         with part.open("xb") as file:

@@ -13,6 +13,7 @@ from iscope.errors import UsageError
 
 if TYPE_CHECKING:
     from iscope.engines.replay_pass import Replay
+    from iscope.recipes.model import BoundRecipe
 
 
 def replay(
@@ -24,6 +25,8 @@ def replay(
     on: opt.On = "rollout_id",
     where: opt.Where = None,
     recipe: opt.OneRecipe = None,
+    recipes_file: opt.OwnRecipes = None,
+    like: opt.OneLike = None,
     columns: opt.Columns = None,
     batch: opt.Batch = "all",
     precision: opt.PrecisionOption = "float32",
@@ -39,7 +42,8 @@ def replay(
     used = [*(dump or []), *(file for files in sides.values() for file in files)]
     path = output.writable(_file(output_file), force=force, inputs=used)
     named = opt.column_map(columns or [])
-    chosen, scope = _recipe(recipe or []), _batch(batch)
+    chosen, said = _recipe(recipe or [], like or [], recipes_file or [])
+    scope = _batch(batch)
 
     from iscope.api import replay as run  # torch is imported here, once nothing can be told without it
 
@@ -62,6 +66,8 @@ def replay(
             progress=tick,
         )
     if not quiet:
+        for sentence in said:
+            print(sentence, file=sys.stderr)
         print(f"{output_file}: {_said(result)}", file=sys.stderr)
 
 
@@ -73,14 +79,23 @@ def _file(output_file: str | None) -> str:
     return output_file
 
 
-def _recipe(specs: Sequence[str]) -> str:
+def _recipe(
+    specs: Sequence[str], likes: Sequence[str], files: Sequence[str]
+) -> tuple[str | BoundRecipe, tuple[str, ...]]:
+    """The one recipe that is named or read from a configuration, and what to say of the latter."""
+    from iscope.recipes.configs.like import like
     from iscope.recipes.grammar import parse
+    from iscope.recipes.own.toml import read_all
 
-    if len(specs) != 1:
-        given = f"{len(specs)} were given" if specs else "name it with --recipe NAME:option=value,..."
-        raise UsageError(f"replay takes exactly one recipe; {given}.")
-    parse(specs[0])
-    return specs[0]
+    given = [*specs, *likes]
+    if len(given) != 1:
+        count = f"{len(given)} were given" if given else "name it with --recipe NAME:option=value,..."
+        raise UsageError(f"replay takes exactly one recipe; {count}.")
+    if specs:
+        named = parse(specs[0], read_all(files))
+        return named if files else specs[0], ()
+    found = like(likes[0])
+    return found.recipe, found.said
 
 
 def _batch(text: str) -> str | int:

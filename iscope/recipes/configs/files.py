@@ -1,7 +1,7 @@
 """A framework's configuration file, as its settings by dotted path. Nothing in a file is ever executed.
 
-JSON, TOML, YAML, and scripts or argument files that hold ``--flag value`` and ``key.path=value``. The extension
-decides, else the content.
+JSON, TOML, YAML, scripts and argument files that hold ``--flag value`` and ``key.path=value``, and the calls of
+configurations in Python. The extension decides, else the content.
 """
 
 from __future__ import annotations

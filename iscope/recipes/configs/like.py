@@ -137,13 +137,13 @@ def _taken(table: ConfigTable, row: ConfigRow, found: Found, recipe: BoundRecipe
     shown = [str(found.given[path]) for path in taken if path in telling or _moved(found, path)]
     assumed = [path for path in row.when if path not in found.given and found.values[path] not in (None, False)]
     absent = len(table.settings) - len(found.given) - len(assumed)
-    parts = [", ".join(shown)] if shown else []
+    parts = [", ".join(shown) if shown else "no setting of the file" if not taken else "its defaults"]
     if assumed:
         parts.append("by default " + ", ".join(f"{path}={spelled(found.values[path])}" for path in assumed))
     if len(taken) > len(shown):
         parts.append(f"{len(taken) - len(shown)} more given, at their default")
     if absent:
-        parts.append(f"{absent} {'more' if parts else 'settings, all'} absent, at their default")
+        parts.append(f"{absent} {'more ' if shown else ''}absent, at their default")
     return "; ".join(parts)
 
 

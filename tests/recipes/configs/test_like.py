@@ -38,7 +38,7 @@ EXAMPLES = {
     ),
     "prime-rl:prime_rl/no_loss_section.toml": (
         "prime-rl/ipo:eps=0.3,max_importance_ratio=10000",
-        ["settings, all absent, at their default", "14 other settings"],
+        ["from no setting of the file; ", " absent, at their default", "14 other settings"],
     ),
     "prime-rl:prime_rl/default_2026_08.toml": (
         "prime-rl/default@2026-08:dppo_mask_low=0.2,dppo_mask_high=0.28,kl_tau=0.001",
