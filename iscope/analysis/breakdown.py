@@ -10,7 +10,9 @@ import polars as pl
 from iscope.analysis.figures.by_p import by_p
 from iscope.analysis.figures.differences import largest
 from iscope.analysis.figures.lag import lag, why_no_lag
+from iscope.analysis.figures.variance_ratio import ROUNDING, ROUNDING_K3, variance_columns
 from iscope.analysis.headlines import headline
+from iscope.analysis.intervals.figures import kish_share
 from iscope.analysis.numbers import Array, figure, share
 from iscope.analysis.parts import Parts
 from iscope.analysis.rows import RecipeRows, Rows
@@ -52,8 +54,8 @@ def breakdown(rows: Rows, recipes: Sequence[RecipeRows], by: str) -> list[Figure
     """
     if by == "p":
         return [{"value": _bucket(row), **row} for row in by_p(rows)]
-    parts = Parts.of(_key(rows, by))
-    values = [_octave(value) if by == "length" else _plain(value) for value in parts.values]
+    parts = Parts.of(_key(rows, by), rows.cluster_codes)
+    values = [_octave(value) if by == "length" else plain(value) for value in parts.values]
     headlines = [headline(recipe, parts) for recipe in recipes]
     return [
         {"value": value, **figures, "recipes": [of_recipe[index] for of_recipe in headlines]}
@@ -69,11 +71,16 @@ def _key(rows: Rows, by: str) -> pl.Series:
         why = why_no_lag(rows)
         if why:
             raise DataError(f"there is no lag to break the figures down by: {why}.")
-        return pl.Series(lag(rows), nan_to_null=True).round().cast(pl.Int64)
+        return lag_key(rows)
     column = "group_id" if by == "group" else by
     if column not in rows:
         raise DataError(f"the ledger has no column {column!r}.{did_you_mean(column, rows.frame.columns)}")
     return rows.frame[column]
+
+
+def lag_key(rows: Rows) -> pl.Series:
+    """The lag [N] of each rollout, rounded, null where it is not known; the rows must have versions."""
+    return pl.Series(lag(rows), nan_to_null=True).round().cast(pl.Int64)
 
 
 def _octave(power: int) -> str:
@@ -85,21 +92,24 @@ def _bucket(row: Figures) -> str:
     return f">={row['low']}" if row["high"] == 1.0 else f"{row['low']:g}-{row['high']:g}"
 
 
-def _plain(value: Node) -> Node:
+def plain(value: Node) -> Node:
+    """Return a value of a column as reports write it."""
     return value if value is None or isinstance(value, int | str | bool) else str(value)
 
 
 def _figures(rows: Rows, parts: Parts) -> list[Figures]:
     rollouts, tokens = parts.sizes, parts.sum(rows.n)
-    ratios, squares = (parts.sum(rows.pair(name)) for name in ("weight_sum", "weight_sq"))
-    token_size = np.divide(ratios, squares, out=np.zeros_like(ratios), where=squares > 0) * ratios
+    ratios, squares = (rows.pair(name) for name in ("weight_sum", "weight_sq"))
+    whole, square = parts.sum(ratios), parts.sum(squares)
+    token_size = np.divide(whole, square, out=np.zeros_like(whole), where=square > 0) * whole
     columns: dict[str, list[Figure]] = {
-        "k1": _shares(-parts.sum(rows.pair("log_ratio_sum")), tokens),
-        "k3": _shares(parts.sum(rows.pair("k3_sum")), tokens),
+        "k1": parts.ratio(-rows.pair("log_ratio_sum"), rows.n),
+        "k3": parts.ratio(rows.pair("k3_sum"), rows.n),
         "abs_max": [figure(value) for value in parts.max(largest(rows)).tolist()],
-        "ess_token_fraction": _shares(token_size, tokens),
+        "ess_token_fraction": parts.bounded(_shares(token_size, tokens), kish_share, (ratios, squares, rows.n)),
         "ess_sequence_fraction": _shares(parts.effective_size(rows.log_ratio("sequence")), rollouts),
-        "minus_log_p": _shares(-parts.sum(rows["trainer_logprob_sum"]), tokens),
+        "variance_ratio": _variance_ratios(rows, parts),
+        "minus_log_p": parts.ratio(-rows["trainer_logprob_sum"], rows.n),
         "length": _shares(tokens, rollouts),
         "reward": _means(rows, "reward", parts),
         "zero_advantage": _zero_advantages(rows, parts),
@@ -109,6 +119,12 @@ def _figures(rows: Rows, parts: Parts) -> list[Figures]:
         | {name: figures[index] for name, figures in columns.items()}
         for index in range(len(parts.values))
     ]
+
+
+def _variance_ratios(rows: Rows, parts: Parts) -> list[Figure]:
+    rounding = parts.sum(rows.pair("k3_sum")) < ROUNDING_K3 * parts.sum(rows.n)
+    found = zip(rounding.tolist(), parts.ratio(*variance_columns(rows)), strict=True)
+    return [Figure.absent(ROUNDING) if none else one for none, one in found]
 
 
 def _shares(part: Array, whole: Array) -> list[Figure]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iscope.analysis.intervals import Clusters, fraction, ratio, size
 from iscope.analysis.numbers import NO_TOKENS, Array, figure, from_log, log_sum_exp, quantile, share
 from iscope.ledger import histogram
 from iscope.ledger.histogram import Counts
@@ -19,29 +20,41 @@ _NO_HISTOGRAM = "token quantiles are kept for the whole dump only"
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over ``count`` weights w: of w and w^2, and, for those close to 1, of w - 1 and (w - 1)^2."""
+    """Sums over each rollout's weights w [N].
 
-    count: int
-    weight: float
-    weight_sq: float
-    excess: float
-    excess_sq: float
+    Attributes:
+        clusters: what is resampled for the intervals of their figures.
+        count: how many there are.
+        weight: sum of w.
+        weight_sq: sum of w^2.
+        excess: sum of w - 1, which keeps the digits of those close to 1.
+        excess_sq: sum of (w - 1)^2.
+    """
+
+    clusters: Clusters
+    count: Array
+    weight: Array
+    weight_sq: Array
+    excess: Array
+    excess_sq: Array
 
     def mean(self) -> Figure:
         """Mean weight."""
-        return share(self.weight, self.count)
+        return ratio(self.clusters, self.weight, self.count)
 
     def std(self) -> Figure:
         """Population standard deviation, from the moments that keep their digits."""
-        if not self.count:
+        count = int(self.count.sum())
+        if not count:
             return Figure.absent(NO_TOKENS)
-        small = self.weight < self.count / 2
-        first, second = (self.weight, self.weight_sq) if small else (self.excess, self.excess_sq)
-        return figure(math.sqrt(max(0.0, second / self.count - (first / self.count) ** 2)))
+        small = self.weight.sum() < count / 2
+        columns = (self.weight, self.weight_sq) if small else (self.excess, self.excess_sq)
+        first, second = (float(column.sum()) for column in columns)
+        return figure(math.sqrt(max(0.0, second / count - (first / count) ** 2)))
 
-    def effective_size(self) -> float:
-        """(sum w)^2 / sum w^2; 0 when all weights are 0."""
-        return self.weight / self.weight_sq * self.weight if self.weight_sq > 0 else 0.0
+    def effective_size(self) -> tuple[Figure, Figure]:
+        """(sum w)^2 / sum w^2, 0 when all weights are 0, and its share of their number."""
+        return size(self.clusters, self.weight, self.weight_sq, self.count)
 
 
 def rollout_summary(logs: Array) -> Figures:
@@ -75,7 +88,7 @@ def token_summary(
     *,
     moments: Moments,
     log_range: tuple[Array, Array],
-    outside: int | None,
+    outside: Array | None,
     counts: Counts | None,
     shift: float = 0.0,
 ) -> Figures:
@@ -84,11 +97,11 @@ def token_summary(
     Args:
         moments: sums of them.
         log_range: smallest and largest log of each rollout.
-        outside: tokens with w below 1/2 or above 2; None where they were not counted.
+        outside: tokens of each rollout with w below 1/2 or above 2; None where they were not counted.
         counts: histogram of log w, if there is one for these tokens, but for the shift.
         shift: what is to be added to its log w, nats: minus the log of the mean that weights are divided by.
     """
-    if not moments.count:
+    if not moments.count.size:
         return _absent(NO_TOKENS)
     lowest, highest = float(log_range[0].min()), float(log_range[1].max())
     return {
@@ -97,8 +110,14 @@ def token_summary(
         "max": from_log(highest),
         "std": moments.std(),
         **{name: _histogram_quantile(counts, at, lowest, highest, shift) for name, at in QUANTILES.items()},
-        "outside_half_two": Figure.absent(_UNCOUNTED) if outside is None else share(outside, moments.count),
+        "outside_half_two": _outside(moments, outside),
     }
+
+
+def _outside(moments: Moments, outside: Array | None) -> Figure:
+    if outside is None:
+        return Figure.absent(_UNCOUNTED)
+    return fraction(moments.clusters, outside, moments.count)
 
 
 def _histogram_quantile(counts: Counts | None, at: float, lowest: float, highest: float, shift: float) -> Figure:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import polars as pl
 import torch
 
+from iscope.analysis.intervals.clusters import Clusters, cluster_codes
 from iscope.analysis.numbers import Array, log_of
 from iscope.analysis.ratio_summary import Moments
 from iscope.ledger.histogram import Counts
 from iscope.ledger.ledger import Ledger
-from iscope.recipes.model import BoundRecipe, Level, Pair
+from iscope.ledger.tail import Tails
+from iscope.recipes.model import BoundRecipe, Level, Pair, Signs
 from iscope.replay.normalisation import mean_parts, mean_weight
+from iscope.replay.segments import Segments
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,11 +33,20 @@ class Rows:
         histograms: counts over the tokens of these rows; empty for a part of a dump.
         without: rollouts of the batch that have no scored token and so no row here, and their loss tokens: a
             framework's denominators count them.
+        tails: the largest token log-ratios by pair, nats; empty for a part of a dump.
+        rest: the rollouts that have no scored token; None where the frame holds all.
+        batch_column: the column that tells batches apart; None where all rollouts are one batch.
+        bounded: whether figures over these rows get intervals.
     """
 
     frame: pl.DataFrame
     histograms: dict[str, Counts]
     without: tuple[int, int] = (0, 0)
+    tails: Tails = field(default_factory=dict)
+    rest: pl.DataFrame | None = None
+    batch_column: str | None = None
+    bounded: bool = True
+    _memo: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def rollouts(self) -> int:
@@ -48,6 +63,16 @@ class Rows:
         """Scored tokens in all."""
         return int(self.n.sum())
 
+    @cached_property
+    def cluster_codes(self) -> Array:
+        """Int64 [N], equal for rollouts of one group; a rollout without a group is on its own."""
+        return cluster_codes(self.frame)
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """What is resampled together for intervals; all of it, which gives none, where they are not wanted."""
+        return Clusters.of(self.cluster_codes if self.bounded else np.zeros(self.rollouts, dtype=np.int64))
+
     @property
     def batch_rollouts(self) -> int:
         """Rollouts of the batch, empty ones included."""
@@ -58,6 +83,19 @@ class Rows:
         """Loss tokens of the batch, scored or not."""
         return int(self["loss_tokens"].sum()) + self.without[1]
 
+    @cached_property
+    def batch_frame(self) -> pl.DataFrame:
+        """The rows [N] and below them those of the rest."""
+        return self.frame if self.rest is None else pl.concat([self.frame, self.rest])
+
+    @cached_property
+    def batch_places(self) -> Array:
+        """The batch of each row of the batch frame, int64."""
+        frame = self.batch_frame
+        if self.batch_column is None:
+            return np.zeros(frame.height, dtype=np.int64)
+        return (frame[self.batch_column].rank("dense").cast(pl.Int64) - 1).to_numpy(writable=True)
+
     def __getitem__(self, name: str) -> Array:
         """Return a column as an array."""
         return self.frame[name].to_numpy()
@@ -65,6 +103,28 @@ class Rows:
     def __contains__(self, name: str) -> bool:
         """Whether the rows have this column."""
         return name in self.frame.columns
+
+    def with_sign(self, signs: Signs) -> Array | None:
+        """Flag the rollouts whose advantage has a sign [N]; None where there is no advantage per rollout."""
+        if signs is Signs.ANY:
+            return np.ones(self.rollouts, dtype=bool)
+        if "advantage" not in self:
+            return None
+        advantage = self["advantage"]
+        flags: Array = {
+            Signs.POSITIVE: advantage > 0,
+            Signs.NON_POSITIVE: advantage <= 0,
+            Signs.NEGATIVE: advantage < 0,
+            Signs.NON_NEGATIVE: advantage >= 0,
+            Signs.ZERO: advantage == 0,
+        }[signs]
+        return flags
+
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` returns, made once for all figures that ask for it under this name."""
+        if what not in self._memo:
+            self._memo[what] = make()
+        return cast("T", self._memo[what])
 
     def resolve(self, pair: Pair) -> Pair:
         """The pair that was measured for this one: without current logprobs the trainer's stand in for them."""
@@ -88,7 +148,8 @@ def scored_rows(ledger: Ledger) -> Rows:
     """Rollouts with at least one scored token: what every figure of the report is over."""
     rest = ledger.rows.filter(pl.col("scored") == 0)
     without = (rest.height, int(rest["loss_tokens"].cast(pl.Int64).sum()))
-    return Rows(ledger.rows.filter(pl.col("scored") > 0), ledger.histograms, without)
+    scored = ledger.rows.filter(pl.col("scored") > 0)
+    return Rows(scored, ledger.histograms, without, ledger.tails, rest, ledger.plan.batch_column)
 
 
 def recipe_rows(ledger: Ledger, rows: Rows, index: int) -> RecipeRows:
@@ -125,36 +186,54 @@ class RecipeRows:
         return self._divided(name, values) if self.recipe.weight.normalises else values
 
     @cached_property
-    def mean_weight(self) -> float:
-        """What batch normalisation divides the weights by, the batch being these rows; 1 where it does not."""
-        rule = self.recipe.weight
+    def batch_means(self) -> Array:
+        """What batch normalisation divides the weights of each batch by [K]; 1 where it does not."""
+        rule, frame, places = self.recipe.weight, self.rows.batch_frame, self.rows.batch_places
+        batches = max(1, int(places.max(initial=0)) + 1)
         if not rule.normalises:
-            return 1.0
-        weights = torch.tensor(self.rows[f"recipe{self.index}:logged.weight_sum"])
-        total, count = (part.sum() for part in mean_parts(rule, weights, torch.tensor(self.rows.n)))
-        if rule.counts_empty and rule.level is not Level.TOKEN:
-            count = count + self.rows.without[0]
-        return float(mean_weight(rule, total, count))
+            return np.ones(batches)
+        weights = torch.tensor(frame[f"recipe{self.index}:logged.weight_sum"].to_numpy())
+        parts = mean_parts(rule, weights, torch.tensor(frame["scored"].to_numpy()))
+        offsets = np.zeros(batches + 1, dtype=np.int64)
+        np.cumsum(np.bincount(places, minlength=batches), out=offsets[1:])
+        order, segments = np.argsort(places, kind="stable"), Segments(torch.from_numpy(offsets))
+        means: Array = mean_weight(rule, *(segments.sum(part[order]) for part in parts)).numpy()
+        return means
+
+    @property
+    def mean_weight(self) -> float:
+        """The same where all rollouts are one batch."""
+        return float(self.batch_means[0])
+
+    @property
+    def histogram(self) -> Counts | None:
+        """Counts of the applied log-weights, before batch normalisation; None where each batch has its own mean."""
+        alike = (self.batch_means == self.mean_weight).all()
+        return self.rows.histograms.get(f"recipe{self.index}") if alike else None
 
     def _divided(self, name: str, values: Array) -> Array:
         """A column of the weights w as it is of w / m, m the mean weight."""
-        mean, n = self.mean_weight, self.rows.n
+        mean: Array = self.batch_means[self.rows.batch_places[: self.rows.rollouts]]
+        n = self.rows.n
         if name.startswith("log_weight"):
-            return values - math.log(mean)
-        if name in ("weight_sum", "gradient_positive", "gradient_negative"):
-            return values / mean
-        if name == "weight_sq":
-            return values / mean**2
-        if name == "excess_sum":
-            return (values + n * (1 - mean)) / mean
-        if name == "excess_sq":
+            values = values - np.log(mean)
+        elif name in ("weight_sum", "gradient_positive", "gradient_negative"):
+            values = values / mean
+        elif name == "weight_sq":
+            values = values / mean**2
+        elif name == "excess_sum":
+            values = (values + n * (1 - mean)) / mean
+        elif name == "excess_sq":
             first = self.rows[f"recipe{self.index}:excess_sum"]
-            return (values + 2 * (1 - mean) * first + n * (1 - mean) ** 2) / mean**2
+            values = (values + 2 * (1 - mean) * first + n * (1 - mean) ** 2) / mean**2
         return values
 
     @property
     def replayed(self) -> bool:
         """Whether the dump held everything that the recipe looks at."""
+        loss = self.recipe.loss
+        if (loss.needs_groups and "group_id" not in self.rows) or (loss.needs_reward and "reward" not in self.rows):
+            return False
         return self._has("log_weight") or self._has("excess_sum")
 
     def _has(self, name: str) -> bool:
@@ -214,16 +293,16 @@ class RecipeRows:
 
     @cached_property
     def log_mean_weight(self) -> Array:
-        """Log of W, the mean applied weight of each rollout's scored tokens (rejected: 0)."""
+        """Log of abs(W), W the mean applied weight of each rollout's scored tokens (rejected: 0)."""
         if not self.per_token:
             return self["log_weight"]
-        return log_of(self["weight_sum"] / np.maximum(self.rows.n, 1))
+        return log_of(np.abs(self["weight_sum"]) / np.maximum(self.rows.n, 1))
 
     @property
     def moments(self) -> Moments:
         """Sums of the applied token weights, of a recipe that works per token."""
         names = ("weight_sum", "weight_sq", "excess_sum", "excess_sq")
-        return Moments(self.rows.tokens, *(float(self[name].sum()) for name in names))
+        return Moments(self.rows.clusters, self.rows.n, *(self[name] for name in names))
 
     def log_gradient(self, sign: str) -> Array | None:
         """Log of g, the gradient of each rollout's tokens with this sign of A (``positive``, ``negative``).

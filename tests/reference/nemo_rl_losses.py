@@ -1,7 +1,7 @@
 """NeMo-RL's loss written out plainly, one rollout and one token at a time, for torch to differentiate.
 
-A rollout is a dict with float64 tensors ``current`` (requires grad), ``trainer``, ``inference``, ``ref`` and a float
-``advantage``; all of its tokens train. Options go by NeMo-RL's names.
+A rollout is a dict with float64 tensors ``current`` (requires grad), ``trainer``, ``inference``, ``ref`` and floats
+``advantage`` and ``reward``; all of its tokens train. Options go by NeMo-RL's names.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ DEFAULTS = {
     "kl_input_clamp_value": 20.0,
     "kl_output_clamp_value": 10.0,
     "use_on_policy_kl_approximation": False,
+    "positive_example_nll_weight": 0.0,
     "seq_logprob_error_threshold": None,
 }
 
@@ -91,6 +92,12 @@ def kl_terms(rollout, options):
     return options["reference_policy_kl_penalty"] * torch.exp(current - onto) * kl
 
 
+def positive_nll(rollouts, options):
+    """The mean of -log pi over the tokens of rollouts with a reward above 0, 0 where there is none."""
+    good = [x for rollout in rollouts if rollout["reward"] > 0 for x in rollout["current"]]
+    return -options["positive_example_nll_weight"] * sum(good) / (len(good) + TINY) if good else 0.0
+
+
 def in_batch(rollout, options):
     """Whether the logprob error leaves the rollout in the batch."""
     threshold = options["seq_logprob_error_threshold"]
@@ -110,4 +117,5 @@ def batch_loss(rollouts, mode="none", low=None, high=None, **given):
             part = part + kl_terms(rollout, options).sum()
             total = total + (part if options["token_level_loss"] else part / (n + TINY))
     tokens = sum(len(rollout["current"]) for rollout in rollouts)
-    return total / ((tokens if options["token_level_loss"] else len(rollouts)) + TINY)
+    total = total / ((tokens if options["token_level_loss"] else len(rollouts)) + TINY)
+    return total + positive_nll(rollouts, options) if options["positive_example_nll_weight"] else total

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from iscope.errors import UsageError
-from iscope.model import Coverage, Figure, Figures, RecipeReport, Report, Verdict
+from iscope.model import Coverage, Figure, Figures, Finding, RecipeReport, Report, Verdict
 from iscope.recipes import parse
 
 NO_ADVANTAGE = "the dump has no advantage"
@@ -171,15 +171,17 @@ def bare() -> Report:
 
 
 def hostile(text: str) -> Report:
-    finding = {
-        "code": "IS001",
-        "severity": "warning",
-        "title": text,
-        "message": f"rollout {text} is odd",
-        "tokens": 7,
-        "rollouts": 1,
-        "examples": [{"rollout_id": text, "position": 3}, text],
-    }
+    finding = Finding(
+        code="IS001",
+        severity="warning",
+        title=text,
+        message=f"rollout {text} is odd",
+        action=f"look at {text}",
+        tokens=7,
+        rollouts=1,
+        examples=[{"rollout_id": text, "position": 3}],
+        evidence={text: Figure(0.5), "side": text},
+    )
     return ordinary(
         verdict=Verdict("NOT HEALTHY", f"it is {text}"),
         assumptions=[text],
@@ -207,5 +209,5 @@ def future() -> Report:
         product_left=Figure(0.703),
         truncated=shares(73, 12, low=3, high=70),
     )
-    finding = {"code": "IS014", "severity": "error", "title": "policy lag", "message": "k3 grows with the lag."}
+    finding = Finding("IS014", "error", "policy lag", "k3 grows with the lag.")
     return ordinary(recipes=[recipe("none"), more], findings=[finding])

@@ -7,8 +7,8 @@ from importlib import import_module
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figures
 
-MISMATCH = ("mismatch_kl", "differences", "ratios", "by_p", "lag")
-RECIPE = ("weights", "changes", "weight_ess", "gradient", "split_kl")
+MISMATCH = ("mismatch_kl", "differences", "ratios", "by_p", "lag", "tail", "variance_ratio", "sampler_check")
+RECIPE = ("weights", "changes", "weight_ess", "gradient", "split_kl", "keep")
 
 
 def mismatch_figures(rows: Rows) -> Figures:

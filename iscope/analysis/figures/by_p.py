@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from iscope.analysis.figures.gradient import NO_ADVANTAGE
+from iscope.analysis.intervals import fraction, ratio
 from iscope.analysis.numbers import NO_TOKENS, share
 from iscope.analysis.rows import Rows
 from iscope.ledger import histogram
-from iscope.ledger.by_p import BUCKETS, EDGES
+from iscope.ledger.arranged import BUCKETS, EDGES
 from iscope.model import Figure, Figures, Node
 
 _BOUNDS = (0.0, *EDGES, 1.0)
@@ -31,29 +34,31 @@ def by_p(rows: Rows) -> list[Figures]:
 
 
 def _bucket(rows: Rows, index: int) -> Figures:
-    tokens = int(rows[f"p{index}:tokens"].sum())
+    tokens = rows[f"p{index}:tokens"]
     empty = "no scored tokens in this bucket" if rows.tokens else NO_TOKENS
     return {
         "low": _BOUNDS[index],
         "high": _BOUNDS[index + 1],
-        "tokens": tokens,
-        "token_share": share(tokens, rows.tokens),
-        "k3": share(float(rows[f"p{index}:k3"].sum()), tokens, empty),
-        "k3_share": _share_of_all(rows, index, "k3", "k3 is 0 everywhere"),
-        "abs_mean": share(float(rows[f"p{index}:abs"].sum()), tokens, empty),
+        "tokens": int(tokens.sum()),
+        "token_share": fraction(rows.clusters, tokens, rows.n),
+        "k3": ratio(rows.clusters, rows[f"p{index}:k3"], tokens, empty),
+        "k3_share": share(*_part_and_whole(rows, index), "k3 is 0 everywhere" if rows.tokens else NO_TOKENS),
+        "abs_mean": ratio(rows.clusters, rows[f"p{index}:abs"], tokens, empty),
         "gradient_share": _gradient_share(rows, index),
     }
 
 
-def _share_of_all(rows: Rows, index: int, name: str, none: str) -> Figure:
-    sums = [float(rows[f"p{bucket}:{name}"].sum()) for bucket in range(BUCKETS)]
-    return share(sums[index], sum(sums), none if rows.tokens else NO_TOKENS)
+def _part_and_whole(rows: Rows, index: int) -> tuple[float, float]:
+    sums = [float(rows[f"p{bucket}:k3"].sum()) for bucket in range(BUCKETS)]
+    return sums[index], sum(sums)
 
 
 def _gradient_share(rows: Rows, index: int) -> Figure:
     if f"p{index}:gradient" not in rows:
         return Figure.absent(NO_ADVANTAGE)
-    return _share_of_all(rows, index, "gradient", "no token has a gradient")
+    columns = [rows[f"p{bucket}:gradient"] for bucket in range(BUCKETS)]
+    empty = "no token has a gradient" if rows.tokens else NO_TOKENS
+    return fraction(rows.clusters, columns[index], np.sum(columns, axis=0), empty)
 
 
 def _gap(rows: Rows) -> Figure:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from iscope.analysis.numbers import Array, share
+from iscope.analysis.intervals import fraction
+from iscope.analysis.numbers import NO_TOKENS, Array, share
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figures, Node
 
@@ -35,19 +36,22 @@ def figures(rows: RecipeRows) -> Figures:
 
 
 def _counts(rows: RecipeRows, tokens: Array, rollouts: Array) -> dict[str, Node]:
-    counts = _tokens_and_rollouts(rows, tokens, rollouts, np.ones(rows.rows.rollouts, dtype=bool))
+    counts: dict[str, Node] = {
+        "tokens": int(tokens.sum()),
+        "rollouts": int(rollouts.sum()),
+        "token_fraction": fraction(rows.rows.clusters, tokens, rows.rows.n),
+        "rollout_fraction": fraction(rows.rows.clusters, rollouts, np.ones(rows.rows.rollouts, dtype=bool)),
+    }
     if "advantage" in rows.rows:
         advantage = rows.rows["advantage"]
         signs = {"positive": advantage > 0, "zero": advantage == 0, "negative": advantage < 0}
-        counts["by_sign"] = {
-            sign: _tokens_and_rollouts(rows, tokens, rollouts, chosen) for sign, chosen in signs.items()
-        }
+        counts["by_sign"] = {sign: _of_sign(rows, tokens, rollouts, chosen) for sign, chosen in signs.items()}
     return counts
 
 
-def _tokens_and_rollouts(rows: RecipeRows, tokens: Array, rollouts: Array, chosen: Array) -> dict[str, Any]:
+def _of_sign(rows: RecipeRows, tokens: Array, rollouts: Array, chosen: Array) -> dict[str, Any]:
     of_tokens, of_rollouts = int(tokens[chosen].sum()), int(rollouts[chosen].sum())
-    none = "no rollouts with this sign of the advantage" if rows.rows.rollouts else "no scored tokens"
+    none = "no rollouts with this sign of the advantage" if rows.rows.rollouts else NO_TOKENS
     return {
         "tokens": of_tokens,
         "rollouts": of_rollouts,

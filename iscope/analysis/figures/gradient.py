@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iscope.analysis.numbers import NO_TOKENS, Array, effective_size, from_log, log_of, log_sum_exp, share
+from iscope.analysis.denominators import denominators
+from iscope.analysis.intervals import bounded, log_fraction, log_ratio, log_size, scaled
+from iscope.analysis.numbers import NO_TOKENS, Array, from_log, log_sum_exp
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation
@@ -27,11 +29,12 @@ def figures(rows: RecipeRows) -> Figures:
     if sides is None:
         return _without_advantages(rows)
     kept, base = sides
+    clusters = rows.rows.clusters
     return {
         "effective_batch_size": {
-            **Figure(effective_size(kept.total)).to_dict(),
+            **log_size(clusters, kept.total).to_dict(),
             "basis": "gradient",
-            "base": Figure(effective_size(base.total)),
+            "base": log_size(clusters, base.total),
         },
         "gradient_left": _gradient_left(rows, kept, base),
         "groups_with_both_signs": _groups(rows, kept, base),
@@ -57,29 +60,13 @@ class Gradients:
 
 
 def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
-    """g after the recipe and of its base, normalised within the rollout as the aggregation does; None without A."""
+    """g after the recipe and of its base, over what the framework divides either loss by; None without A."""
     kept = [rows.log_gradient(sign) for sign in ("positive", "negative")]
     base = [rows.log_base_gradient(sign) for sign in ("positive", "negative")]
     if kept[0] is None or kept[1] is None or base[0] is None or base[1] is None:
         return None
-    within = -log_of(rows.rows["loss_tokens"] + rows.recipe.loss.count_epsilon) if _is_rollout_mean(rows) else 0.0
-    return Gradients(kept[0], kept[1]).shifted(within + _shrinking(rows)), Gradients(base[0], base[1]).shifted(within)
-
-
-def _shrinking(rows: RecipeRows) -> Array:
-    """Log of what the loss of each rollout gains because tokens that filters drop leave what it is divided by."""
-    dropped, loss = rows.dropped, rows.recipe.loss
-    if _is_rollout_mean(rows):
-        before, epsilon = rows.rows["loss_tokens"], loss.count_epsilon
-        return log_of((before + epsilon) / (np.maximum(before - dropped, 1) + epsilon))
-    if loss.aggregation is not Aggregation.TOKEN_MEAN or loss.counts_dropped or not dropped.any():
-        return np.zeros(rows.rows.rollouts)
-    whole = rows.rows.batch_loss_tokens
-    return np.full(rows.rows.rollouts, math.log(whole / max(whole - int(dropped.sum()), 1)))
-
-
-def _is_rollout_mean(rows: RecipeRows) -> bool:
-    return rows.recipe.loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_MEAN
+    below = denominators(rows)
+    return Gradients(kept[0], kept[1]).shifted(-below.kept), Gradients(base[0], base[1]).shifted(-below.base)
 
 
 def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
@@ -87,19 +74,15 @@ def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figure
     whole = log_sum_exp(order)
     percent = max(1, math.ceil(order.size / 100))
     empty = NO_GRADIENT if rows.rows.rollouts else NO_TOKENS
+    clusters = rows.rows.clusters
     return {
-        "all": _ratio(kept.total, base.total, empty),
-        "positive": _ratio(kept.positive, base.positive, "no gradient with A > 0"),
-        "negative": _ratio(kept.negative, base.negative, "no gradient with A < 0"),
+        "all": log_ratio(clusters, kept.total, base.total, empty),
+        "positive": log_ratio(clusters, kept.positive, base.positive, "no gradient with A > 0"),
+        "negative": log_ratio(clusters, kept.negative, base.negative, "no gradient with A < 0"),
         "survivors": _survivors(rows, kept, base, empty),
         "heaviest_rollout": _part(order[:1], whole),
         "heaviest_percent": _part(order[:percent], whole),
     }
-
-
-def _ratio(part: Array, whole: Array, empty: str) -> Figure:
-    below = log_sum_exp(whole)
-    return Figure.absent(empty) if below == -math.inf else from_log(log_sum_exp(part) - below)
 
 
 def _part(heaviest: Array, whole: float) -> Figure:
@@ -110,19 +93,38 @@ def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -
     """Gradient left if the loss were divided by what is kept instead of by what the framework counts."""
     if not rows.kept.sum():
         return Figure.absent("everything was masked")
-    if rows.recipe.loss.aggregation is Aggregation.TOKEN_MEAN:
-        between = math.log(rows.rows.batch_loss_tokens / int(rows.kept.sum()))
-    else:
-        between = math.log(rows.rows.batch_rollouts / int((rows.kept > 0).sum()))
-    within = log_of(rows.rows["loss_tokens"] / np.maximum(rows.kept, 1)) if _is_rollout_mean(rows) else 0.0
-    return _ratio(kept.shifted(within + between - _shrinking(rows)).total, base.total, empty)
+    over = denominators(rows)
+    left, whole = kept.shifted(over.kept - over.survivors).total, base.shifted(over.base - over.full).total
+    below = log_sum_exp(whole)
+    if below == -math.inf:
+        return Figure.absent(empty)
+    found = from_log(log_sum_exp(left) - below)
+    before, after = _counted(rows)
+    # Of several batches the counts are held; of one they are resampled, but not rollouts that are not in these rows.
+    scale = float(after.sum()) / float(before.sum())
+    return bounded(
+        found,
+        rows.rows.clusters,
+        lambda part, base, before, after: scale * (part / base) * (before / after),
+        (*scaled(left, whole), before, after),
+    )
+
+
+def _counted(rows: RecipeRows) -> tuple[Array, Array]:
+    """What each rollout adds to the denominator of its batch, and what if only what is kept counted."""
+    if rows.rows.batch_column is None and rows.recipe.loss.aggregation is Aggregation.TOKEN_MEAN:
+        return rows.rows["loss_tokens"], rows.kept
+    ones = np.ones_like(rows.kept)
+    if rows.rows.batch_column is not None or rows.recipe.loss.aggregation is Aggregation.TOKEN_SUM:
+        return ones, ones
+    return ones, rows.kept > 0
 
 
 def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
     """Groups with gradient of both signs, before and after."""
     if "group_id" not in rows.rows:
         return {side: Figure.absent("the dump has no group_id") for side in ("kept", "total")}
-    _, group = np.unique(rows.rows["group_id"].astype(str), return_inverse=True)
+    group = rows.rows.cluster_codes
 
     def both(sides: Gradients) -> int:
         present = [np.bincount(group, weights=log > -math.inf) > 0 for log in (sides.positive, sides.negative)]
@@ -132,20 +134,23 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
 
 
 def _product_left(rows: RecipeRows, kept: Gradients) -> Figure:
-    """Share of the kept gradient in rollouts weighted otherwise than by exp(S), by more than a factor of 2."""
-    whole = log_sum_exp(kept.total)
-    if whole == -math.inf:
-        return Figure.absent("no gradient is left")
+    """Share of the kept gradient in rollouts weighted otherwise than by exp(S), by more than a factor of 2 or in sign."""
     away = np.abs(rows.rows.log_ratio("sequence", rows.recipe.weight.pair) - rows.log_mean_weight)
-    return from_log(log_sum_exp(kept.total[~(away <= _LOG_TWO)]) - whole)
+    alike = (away <= _LOG_TWO) & (rows.recipe.weight.sign > 0)
+    otherwise = np.where(alike, -np.inf, kept.total)
+    return log_fraction(rows.rows.clusters, otherwise, kept.total, "no gradient is left")
 
 
 def _without_advantages(rows: RecipeRows) -> Figures:
     names = ("all", "positive", "negative", "survivors", "heaviest_rollout", "heaviest_percent")
     absent = Figure.absent(NO_ADVANTAGE)
-    size = share(effective_size(rows.log_mean_weight), 1) if rows.rows.rollouts else Figure.absent(NO_TOKENS)
+    clusters, logs = rows.rows.clusters, rows.log_mean_weight
     return {
-        "effective_batch_size": {**size.to_dict(), "basis": "weights", "base": Figure(rows.rows.rollouts)},
+        "effective_batch_size": {
+            **(log_size(clusters, logs) if rows.rows.rollouts else Figure.absent(NO_TOKENS)).to_dict(),
+            "basis": "weights",
+            "base": Figure(rows.rows.rollouts),
+        },
         "gradient_left": dict.fromkeys(names, absent),
         "groups_with_both_signs": {"kept": absent, "total": absent},
         "product_left": absent,

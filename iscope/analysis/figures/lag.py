@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from iscope.analysis.figures.differences import abs_max
-from iscope.analysis.numbers import NO_TOKENS, Array, share
+from iscope.analysis.intervals import ratio
+from iscope.analysis.numbers import NO_TOKENS, Array
 from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures, Node
 from iscope.recipes.model import Pair
@@ -103,8 +104,8 @@ def _parts(rows: Rows) -> Node:
 
 def _part(rows: Rows, pair: Pair) -> Figures:
     return {
-        "k1": share(-rows.pair_total("log_ratio_sum", pair), rows.tokens),
-        "k3": share(rows.pair_total("k3_sum", pair), rows.tokens),
-        "abs_mean": share(rows.pair_total("abs_sum", pair), rows.tokens),
+        "k1": ratio(rows.clusters, -rows.pair("log_ratio_sum", pair), rows.n),
+        "k3": ratio(rows.clusters, rows.pair("k3_sum", pair), rows.n),
+        "abs_mean": ratio(rows.clusters, rows.pair("abs_sum", pair), rows.n),
         "abs_max": abs_max(rows, pair),
     }

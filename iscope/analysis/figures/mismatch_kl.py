@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from iscope.analysis.numbers import NO_TOKENS, figure, share
+from iscope.analysis.intervals import ratio
+from iscope.analysis.numbers import NO_TOKENS, figure
 from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures
 
@@ -17,9 +18,9 @@ def figures(rows: Rows) -> Figures:
     of each rollout's mean.
     """
     return {
-        "k1": share(-rows.pair_total("log_ratio_sum"), rows.tokens),
-        "k2": share(rows.pair_total("log_ratio_sq") / 2, rows.tokens),
-        "k3": share(rows.pair_total("k3_sum"), rows.tokens),
+        "k1": ratio(rows.clusters, -rows.pair("log_ratio_sum"), rows.n),
+        "k2": ratio(rows.clusters, rows.pair("log_ratio_sq") / 2, rows.n),
+        "k3": ratio(rows.clusters, rows.pair("k3_sum"), rows.n),
         "k3_rollout_mean": k3_rollout_mean(rows),
     }
 

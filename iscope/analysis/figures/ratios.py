@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from iscope.analysis.figures.tail import withhold
 from iscope.analysis.numbers import effective_size, share
 from iscope.analysis.ratio_summary import Moments, rollout_summary, token_summary
 from iscope.analysis.rows import Rows
@@ -18,28 +19,32 @@ def figures(rows: Rows) -> Figures:
 
 def raw_ratio(rows: Rows, level: Level, pair: Pair) -> Figures:
     """Summary of exp(d), exp(S) or exp(G), with its own effective sample size."""
+    return {**rows.once(("raw ratio", level, rows.resolve(pair)), lambda: _summary(rows, level, pair))}
+
+
+def _summary(rows: Rows, level: Level, pair: Pair) -> Figures:
     if level is not Level.TOKEN:
         logs = rows.log_ratio(level, pair)
         size = effective_size(logs)
         return {
             "unit": "rollouts",
-            **rollout_summary(logs),
+            **(withhold(rollout_summary(logs), rows, pair) if level is Level.SEQUENCE else rollout_summary(logs)),
             "ess": Figure(size),
             "ess_fraction": share(size, rows.rollouts),
         }
     moments = pair_moments(rows, pair)
-    size = moments.effective_size()
+    whole, part = moments.effective_size()
     counts: Counts | None = rows.histograms.get(str(rows.resolve(pair)))
     summary = token_summary(
         moments=moments,
         log_range=(rows.pair("log_ratio_min", pair), rows.pair("log_ratio_max", pair)),
-        outside=int(rows.pair_total("below_half", pair) + rows.pair_total("above_two", pair)),
+        outside=rows.pair("below_half", pair) + rows.pair("above_two", pair),
         counts=counts,
     )
-    return {"unit": "tokens", **summary, "ess": Figure(size), "ess_fraction": share(size, rows.tokens)}
+    return {"unit": "tokens", **summary, "ess": whole, "ess_fraction": part}
 
 
 def pair_moments(rows: Rows, pair: Pair) -> Moments:
     """Sums of a pair's token ratios."""
     names = ("weight_sum", "weight_sq", "excess_sum", "excess_sq")
-    return Moments(rows.tokens, *(rows.pair_total(name, pair) for name in names))
+    return Moments(rows.clusters, rows.n, *(rows.pair(name, pair) for name in names))

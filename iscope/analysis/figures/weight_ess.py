@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from iscope.analysis.intervals import scaled, size
 from iscope.analysis.numbers import effective_size, share
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
@@ -12,13 +13,19 @@ def figures(rows: RecipeRows) -> Figures:
 
     Uncorrected it is n tokens and N rollouts; all rejected it is 0.
     """
-    token = rows.moments.effective_size() if rows.per_token else effective_size(rows.log_mean_weight, rows.rows.n)
+    token, token_fraction = rows.moments.effective_size() if rows.per_token else _of_tokens(rows)
     rollout = effective_size(rows.log_mean_weight)
     return {
         "ess": {
-            "token": Figure(token),
-            "token_fraction": share(token, rows.rows.tokens),
+            "token": token,
+            "token_fraction": token_fraction,
             "rollout": Figure(rollout),
             "rollout_fraction": share(rollout, rows.rows.rollouts, "no rollouts with scored tokens"),
         }
     }
+
+
+def _of_tokens(rows: RecipeRows) -> tuple[Figure, Figure]:
+    """Over tokens that share their rollout's weight."""
+    (weights,), n = scaled(rows.log_mean_weight), rows.rows.n
+    return size(rows.rows.clusters, weights * n, weights**2 * n, n)

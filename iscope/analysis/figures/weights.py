@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from iscope.analysis.figures.ratios import pair_moments, raw_ratio
+from iscope.analysis.figures.ratios import raw_ratio
 from iscope.analysis.numbers import effective_size, log_of
-from iscope.analysis.ratio_summary import rollout_summary, token_summary
+from iscope.analysis.ratio_summary import QUANTILES, rollout_summary, token_summary
 from iscope.analysis.rows import RecipeRows
-from iscope.model import Figure, Figures
+from iscope.model import Figure, Figures, Node
 from iscope.recipes.model import Level, Pair
+
+_BELOW_ZERO = "every weight is below 0, and quantiles are kept of weights above"
 
 
 def figures(rows: RecipeRows) -> Figures:
@@ -17,16 +20,13 @@ def figures(rows: RecipeRows) -> Figures:
     pair = rows.recipe.weight.pair
     level = rows.level
     raw = raw_ratio(rows.rows, Level.TOKEN if level is Level.NONE else level, pair)
-    for name in ("unit", "ess", "ess_fraction"):
-        del raw[name]
-    raw["ess_token"] = _raw_token_size(rows, level, pair)
+    own = {name: raw.pop(name) for name in ("unit", "ess", "ess_fraction")}
+    raw["ess_token"] = own["ess"] if own["unit"] == "tokens" else _raw_token_size(rows, level, pair)
     raw["ess_rollout"] = _raw_rollout_size(rows, level, pair)
     return {"raw": raw, "applied": _applied(rows)}
 
 
 def _raw_token_size(rows: RecipeRows, level: Level, pair: Pair) -> Figure:
-    if level in (Level.TOKEN, Level.NONE):
-        return Figure(pair_moments(rows.rows, pair).effective_size())
     return Figure(effective_size(rows.rows.log_ratio(level, pair), rows.rows.n))
 
 
@@ -37,12 +37,32 @@ def _raw_rollout_size(rows: RecipeRows, level: Level, pair: Pair) -> Figure:
 
 
 def _applied(rows: RecipeRows) -> Figures:
-    if not rows.per_token:
-        return rollout_summary(rows.log_mean_weight)
+    sizes = _of_tokens(rows) if rows.per_token else rollout_summary(rows.log_mean_weight)
+    return _below_zero(sizes) if rows.recipe.weight.sign < 0 and rows.rows.rollouts else sizes
+
+
+def _of_tokens(rows: RecipeRows) -> Figures:
     return token_summary(
         moments=rows.moments,
         log_range=(rows["log_weight_min"], rows["log_weight_max"]),
-        outside=None if rows.recipe.weight.normalises else int(rows["outside"].sum()),
+        outside=None if rows.recipe.weight.normalises else rows["outside"],
         shift=-math.log(rows.mean_weight),
-        counts=rows.rows.histograms.get(f"recipe{rows.index}"),
+        counts=rows.histogram,
     )
+
+
+def _below_zero(sizes: Figures) -> Figures:
+    """Summarise weights that a bound below 0 made, given a summary of their sizes; none exceeds 1/2."""
+    quantiles = dict.fromkeys(QUANTILES, Figure.absent(_BELOW_ZERO))
+    turned = {name: _turned(sizes[of]) for name, of in (("min", "max"), ("mean", "mean"), ("max", "min"))}
+    return {**sizes, **quantiles, **turned, "outside_half_two": Figure(1.0)}
+
+
+def _turned(size: Node) -> Figure:
+    assert isinstance(size, Figure)
+    if not size.value:
+        return size
+    low, high = (None if end is None else -abs(end) for end in (size.high, size.low))
+    if low is not None and high is not None:
+        low, high = min(low, high), max(low, high)
+    return replace(size, value=-abs(size.value), low=low, high=high, log10=None)

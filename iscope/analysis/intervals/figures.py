@@ -1,0 +1,104 @@
+"""Figures with intervals: each is defined once, as a function of sums, for the dump and for every replicate of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from iscope.analysis.intervals.bootstrap import ROUNDING, Statistic, interval
+from iscope.analysis.intervals.clusters import Clusters
+from iscope.analysis.numbers import NO_TOKENS, Array, figure, from_log, log_sum_exp
+from iscope.model import Figure
+
+
+def bounded(found: Figure, clusters: Clusters, statistic: Statistic, columns: Sequence[Array]) -> Figure:
+    """Return a figure with the interval of the statistic of its columns' sums, where there is one.
+
+    Args:
+        found: the figure.
+        clusters: what is resampled.
+        statistic: the figure as a function of as many arrays of sums as there are columns.
+        columns: per rollout [N].
+    """
+    if found.value is None or found.log10 is not None:
+        return found
+    ends = interval(clusters.sums(columns), statistic)
+    if ends is None:
+        return found
+    low, high = ends
+    if high - low <= ROUNDING * abs(found.value):
+        return replace(found, low=found.value, high=found.value)
+    return replace(found, low=min(low, found.value), high=max(high, found.value))
+
+
+def quotient(part: Array, whole: Array) -> Array:
+    """Part / whole."""
+    return np.divide(part, whole)
+
+
+def kish(weight: Array, square: Array) -> Array:
+    """(sum w)^2 / sum w^2."""
+    return np.divide(weight, square) * weight
+
+
+def kish_share(weight: Array, square: Array, count: Array) -> Array:
+    """(sum w)^2 / sum w^2 of the number of weights."""
+    return kish(weight, square) / count
+
+
+def ratio(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
+    """Sum of a column [N] over the sum of another; absent where that is 0."""
+    below = whole.sum()
+    if not below:
+        return Figure.absent(why)
+    return bounded(figure(float(part.sum() / below)), clusters, quotient, (part, whole))
+
+
+def fraction(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
+    """Share of counts; 0 and 1 have no interval: a sample without the event does not tell how rare it is."""
+    return _no_certainty(ratio(clusters, part, whole, why))
+
+
+def size(clusters: Clusters, weight: Array, square: Array, count: Array, why: str = NO_TOKENS) -> tuple[Figure, Figure]:
+    """Kish's effective sample size of weights, and its share of their number, from sums of w, w^2 and 1 [N].
+
+    The size is 0 when all weights are 0.
+    """
+    whole, any_weight = float(count.sum()), bool(square.sum() > 0)
+    value = float(kish(weight.sum(), square.sum())) if any_weight else 0.0
+    found = bounded(figure(value), clusters, kish, (weight, square))
+    if not whole:
+        return found, Figure.absent(why)
+    return found, bounded(figure(value / whole), clusters, kish_share, (weight, square, count))
+
+
+def log_size(clusters: Clusters, logs: Array) -> Figure:
+    """Kish's effective sample size of one weight per rollout, given by its log [N]; 0 when all are 0."""
+    (weights,) = scaled(logs)
+    return size(clusters, weights, weights**2, np.ones_like(weights))[0]
+
+
+def log_ratio(clusters: Clusters, part: Array, whole: Array, why: str) -> Figure:
+    """Sum over sum of columns given by their logs [N]; absent where there is no whole."""
+    below = log_sum_exp(whole)
+    if below == -math.inf:
+        return Figure.absent(why)
+    return bounded(from_log(log_sum_exp(part) - below), clusters, quotient, scaled(part, whole))
+
+
+def scaled(*logs: Array) -> list[Array]:
+    """Columns given by their logs [N], over the largest value of any."""
+    top = max(float(column.max(initial=-math.inf)) for column in logs)
+    return [np.exp(column - top) if top > -math.inf else np.zeros(column.size) for column in logs]
+
+
+def log_fraction(clusters: Clusters, part: Array, whole: Array, why: str) -> Figure:
+    """Share of a whole, both given by their logs [N]; 0 and 1 have no interval."""
+    return _no_certainty(log_ratio(clusters, part, whole, why))
+
+
+def _no_certainty(found: Figure) -> Figure:
+    return replace(found, low=None, high=None) if found.value in (0.0, 1.0) else found
