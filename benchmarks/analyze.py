@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -27,17 +28,73 @@ COLUMNS = [
     "step",
     "trainer_logprobs",
     "inference_logprobs",
+    "current_logprobs",
     "loss_mask",
     "advantage",
 ]
 WARM_UP_TOKENS = 50_000
 
 
-def make(path: Path, tokens: int) -> None:
-    """Write the dump in a process of its own, so that its memory is not ours, unless it is there."""
+@dataclass(frozen=True)
+class Timing:
+    """What the repeated measurements of one dump gave.
+
+    Attributes:
+        tokens: of the dump.
+        rollouts: of the dump.
+        floors: wall seconds of each floor.
+        floors_cpu: processor seconds of each.
+        analyses: wall seconds of each analyze.
+        passes: of these, until the last token was read: the rest is the report.
+        passes_cpu: processor seconds of each pass, all threads together.
+        peak: bytes above ``import torch``, the most of any analyze.
+    """
+
+    tokens: int
+    rollouts: int
+    floors: list[float]
+    floors_cpu: list[float]
+    analyses: list[float]
+    passes: list[float]
+    passes_cpu: list[float]
+    peak: float
+
+    @property
+    def floor(self) -> float:
+        """Median seconds of the floor."""
+        return statistics.median(self.floors)
+
+    @property
+    def seconds(self) -> float:
+        """Median seconds of analyze."""
+        return statistics.median(self.analyses)
+
+    @property
+    def ratio(self) -> float:
+        """Analyze over floor, of the medians."""
+        return self.seconds / self.floor
+
+    @property
+    def pass_ratio(self) -> float:
+        """The pass over the tokens over floor, of the medians."""
+        return statistics.median(self.passes) / self.floor
+
+    @property
+    def cpu_ratio(self) -> float:
+        """The same of processor time, which other processes on the machine disturb less."""
+        return statistics.median(self.passes_cpu) / statistics.median(self.floors_cpu)
+
+
+def make(path: Path, *options: str) -> None:
+    """Write a dump in a process of its own, so that its memory is not ours, unless it is there."""
     if not path.exists():
-        command = [sys.executable, str(HERE / "make_dump.py"), "--tokens", str(tokens), "--out", str(path)]
+        command = [sys.executable, str(HERE / "make_dump.py"), *options, "--out", str(path)]
         subprocess.run(command, check=True)
+
+
+def files_of(dump: Path) -> list[Path]:
+    """Return the files of a dump: itself, or those in the folder."""
+    return sorted(dump.glob("*.parquet")) if dump.is_dir() else [dump]
 
 
 def peak_bytes() -> int:
@@ -50,11 +107,13 @@ def floor(dump: str) -> dict[str, float]:
     """Decode the columns and drop them."""
     import pyarrow.parquet as pq
 
-    start = time.perf_counter()
-    with pq.ParquetFile(dump) as file:
-        for _ in file.iter_batches(batch_size=512, columns=COLUMNS, use_threads=False):
-            pass
-    return {"seconds": time.perf_counter() - start}
+    start, cpu = time.perf_counter(), time.process_time()
+    for path in files_of(Path(dump)):
+        with pq.ParquetFile(path) as file:
+            columns = [name for name in COLUMNS if name in file.schema_arrow.names]
+            for _ in file.iter_batches(batch_size=512, columns=columns, use_threads=False):
+                pass
+    return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
 
 
 def analyze(dump: str, warm_up: str) -> dict[str, float]:
@@ -65,9 +124,17 @@ def analyze(dump: str, warm_up: str) -> dict[str, float]:
     import iscope
 
     iscope.analyze(warm_up)
-    start = time.perf_counter()
-    iscope.analyze(dump)
-    return {"seconds": time.perf_counter() - start, "peak": peak_bytes() - before}
+    done: list[tuple[float, float]] = []
+    start, cpu = time.perf_counter(), time.process_time()
+    iscope.analyze(dump, progress=lambda *_: done.append((time.perf_counter(), time.process_time())))
+    seconds = time.perf_counter() - start
+    passed, passed_cpu = done[-1]
+    return {
+        "seconds": seconds,
+        "pass": passed - start,
+        "pass_cpu": passed_cpu - cpu,
+        "peak": peak_bytes() - before,
+    }
 
 
 def measure(what: str, dump: Path, warm_up: Path) -> dict[str, float]:
@@ -79,39 +146,61 @@ def measure(what: str, dump: Path, warm_up: Path) -> dict[str, float]:
     return result
 
 
-def report(dump: Path, floors: list[float], analyses: list[dict[str, float]]) -> str:
-    """Return the table: medians, and the range of the runs beside them."""
+def size_of(dump: Path) -> tuple[int, int]:
+    """Return the tokens and the rollouts of a dump, from its footers."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(dump) as file:
-        rollouts = file.metadata.num_rows
-        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    index = next(i for i in range(groups[0].num_columns) if "trainer_logprobs" in groups[0].column(i).path_in_schema)
-    tokens = sum(group.column(index).num_values for group in groups)
-    seconds = [run["seconds"] for run in analyses]
-    low, high = statistics.median(floors), statistics.median(seconds)
-    size = f"{len(groups)} row groups, {dump.stat().st_size / 1e6:,.0f} MB"
-    rows = [
-        ("dump", f"{tokens:,} tokens, {rollouts:,} rollouts, {size}"),
-        ("runs", f"{len(floors)}, medians; range in brackets"),
-        ("floor", f"{low:.3f} s [{min(floors):.3f}, {max(floors):.3f}], {low / tokens * 1e9:.1f} ns/token"),
-        ("analyze", f"{high:.3f} s [{min(seconds):.3f}, {max(seconds):.3f}], {high / tokens * 1e9:.1f} ns/token"),
-        ("analyze / floor", f"{high / low:.2f}"),
-        ("throughput", f"{tokens / high / 1e6:.1f}M tokens/s"),
-        ("peak memory", f"{max(run['peak'] for run in analyses) / 2**20:,.0f} MiB above import torch"),
-    ]
-    return "\n".join(f"{name:<16} {value}" for name, value in rows)
+    tokens = rollouts = 0
+    for path in files_of(dump):
+        with pq.ParquetFile(path) as file:
+            metadata = file.metadata
+        paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+        leaf = next(index for index, name in enumerate(paths) if name.startswith("trainer_logprobs"))
+        tokens += sum(metadata.row_group(i).column(leaf).num_values for i in range(metadata.num_row_groups))
+        rollouts += metadata.num_rows
+    return tokens, rollouts
 
 
-def run(dump: Path, tokens: int, repeats: int) -> str:
-    """Make what is missing, warm the file, measure in turn and return the table."""
-    make(dump, tokens)
+def run(dump: Path, repeats: int) -> Timing:
+    """Warm a dump's files and measure floor and analyze in turn."""
     with tempfile.TemporaryDirectory() as folder:
         warm_up = Path(folder) / "warm_up.parquet"
-        make(warm_up, WARM_UP_TOKENS)
+        make(warm_up, "--tokens", str(WARM_UP_TOKENS))
         measure("floor", dump, warm_up)
         pairs = [(measure("floor", dump, warm_up), measure("analyze", dump, warm_up)) for _ in range(repeats)]
-    return report(dump, [first["seconds"] for first, _ in pairs], [second for _, second in pairs])
+    analyses = [second for _, second in pairs]
+    return Timing(
+        *size_of(dump),
+        floors=[first["seconds"] for first, _ in pairs],
+        floors_cpu=[first["cpu"] for first, _ in pairs],
+        analyses=[found["seconds"] for found in analyses],
+        passes=[found["pass"] for found in analyses],
+        passes_cpu=[found["pass_cpu"] for found in analyses],
+        peak=max(found["peak"] for found in analyses),
+    )
+
+
+def report(dump: Path, found: Timing) -> str:
+    """Return the table of one dump: medians, and the range of the runs beside them."""
+
+    def row(seconds: list[float]) -> str:
+        middle = statistics.median(seconds)
+        each = middle / found.tokens * 1e9
+        return f"{middle:.3f} s [{min(seconds):.3f}, {max(seconds):.3f}], {each:.1f} ns/token"
+
+    size = sum(path.stat().st_size for path in files_of(dump)) / 1e6
+    rows = [
+        ("dump", f"{found.tokens:,} tokens, {found.rollouts:,} rollouts, {size:,.0f} MB"),
+        ("runs", f"{len(found.floors)}, medians; range in brackets"),
+        ("floor", row(found.floors)),
+        ("analyze", row(found.analyses)),
+        ("token pass", row(found.passes)),
+        ("analyze / floor", f"{found.ratio:.2f}"),
+        ("pass / floor", f"{found.pass_ratio:.2f}, {found.cpu_ratio:.2f} of processor time"),
+        ("throughput", f"{found.tokens / found.seconds / 1e6:.1f}M tokens/s"),
+        ("peak memory", f"{found.peak / 2**20:,.0f} MiB above import torch"),
+    ]
+    return "\n".join(f"{name:<16} {value}" for name, value in rows)
 
 
 def main() -> None:
@@ -128,7 +217,9 @@ def main() -> None:
         print(json.dumps(floor(dump) if options.measure == "floor" else analyze(dump, options.warm_up)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        print(run(options.dump or Path(folder) / "dump.parquet", options.tokens, options.repeats))
+        dump = options.dump or Path(folder) / "dump.parquet"
+        make(dump, "--tokens", str(options.tokens))
+        print(report(dump, run(dump, options.repeats)))
 
 
 if __name__ == "__main__":

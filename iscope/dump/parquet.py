@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,8 @@ from iscope.dump.source import rows_per_read
 from iscope.dump.where import Bound
 from iscope.errors import DataError
 
-# Column chunks are read through a buffer of this many bytes: without it a whole row group would be in memory.
-_READ_BUFFER = 1 << 20
+# Column chunks are read through a buffer of this many bytes; read ahead, a whole row group would be in memory.
+_STREAMED: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class ParquetSource:
         names = list(dict.fromkeys(name for name in columns.values() if name not in self.constants))
         if wanted is not None and not wanted.any():
             return
-        with _readable(self.name), pq.ParquetFile(self.name, buffer_size=_READ_BUFFER) as file:
+        with _readable(self.name), pq.ParquetFile(self.name, **_STREAMED) as file:
             if file.metadata.num_rows != self.rows or not set(names) <= set(file.schema_arrow.names):
                 raise DataError(f"{self.name}: the file was replaced while it was being read; run this again.")
             for run in _runs(file.metadata, anchor, batch_tokens, wanted):

@@ -62,7 +62,7 @@ class _Pass:
         try:
             while (found := self._next()) is not None:
                 batch, cuts = found
-                measured = measure(batch, self.builder.plan, cuts)
+                measured = measure(batch, self.builder.plan, cuts, self.builder.floors)
                 with self._building:
                     self.builder.add(batch, measured)
                     if self._progress is not None:

@@ -9,26 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from iscope.errors import DataError, UsageError, did_you_mean
+from iscope.errors import DataError
 from iscope.ledger.plan import BATCH
 from iscope.rollouts import RolloutBatch
 
 Label: TypeAlias = str | int | float
 Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-
-
-def batch_scope(value: str | int) -> str | int:
-    """Return a batch scope: ``all``, ``step`` or a number of rollouts.
-
-    Raises:
-        UsageError: when it is none of these.
-    """
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    if value in ("all", "step") or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    hint = did_you_mean(str(value), ("all", "step"))
-    raise UsageError(f"The batch must be all, step or a number of rollouts from 1, not {value!r}.{hint}")
 
 
 class Scopes:
@@ -40,7 +26,7 @@ class Scopes:
     """
 
     def __init__(self, batch: str | int) -> None:
-        """Take a batch scope as ``batch_scope`` returns it."""
+        """Take a batch scope as ``iscope.engines.batch_scope.batch_scope`` returns it."""
         self.batch = batch
         self.labels: list[Label] = ["all"] if batch == "all" else []
         self._places: dict[Label, int] = {}
@@ -83,7 +69,7 @@ def scoped(batches: Iterable[RolloutBatch], scope: str | int) -> Iterator[Rollou
 
     Args:
         batches: the dump, in its order.
-        scope: as ``batch_scope`` returns it.
+        scope: as ``iscope.engines.batch_scope.batch_scope`` returns it.
 
     Raises:
         DataError: when a rollout has no step and that is the scope.
@@ -96,9 +82,3 @@ def scoped(batches: Iterable[RolloutBatch], scope: str | int) -> Iterator[Rollou
                 batch = replace(batch, columns=batch.columns.with_columns(pl.Series(BATCH, places)))
         first += len(batch)
         yield batch
-
-
-def in_words(scope: str | int) -> str:
-    """Return which rollouts are one batch."""
-    words = {"all": "the whole dump is one batch", "step": "the rollouts of each step are one batch"}
-    return words.get(str(scope), f"{scope} consecutive rollouts are one batch")

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from iscope.ledger.gradient import by_sign, can_differentiate
+from iscope.ledger.arranged import BUCKETS, Arranged
+from iscope.ledger.by_p import by_bucket
+from iscope.ledger.gradient import can_differentiate, total_by_sign
 from iscope.ledger.plan import Plan
+from iscope.ledger.sheet import Rows, Sheet
 from iscope.recipes.model import Loss, Pair
-from iscope.replay.losses import base_coefficient, is_plain
-from iscope.replay.segments import Segments, expm1
+from iscope.replay.losses import base_coefficient, is_plain, signal_of
+from iscope.replay.segments import Array
 from iscope.replay.view import TokenView
 
 Columns = dict[str, Tensor]
+
+_SUMS = ("log_ratio_sq", "abs_sum", "exp_abs_sum", "excess_sum", "excess_sq", "k3_sum")
+# The pairs whose ratio can weight a gradient.
+_WEIGHTING = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)
+
+# A pair (None: of no pair) and what is summed.
+_Key = tuple[Pair | None, str]
 
 
 @dataclass(frozen=True)
@@ -32,19 +46,6 @@ class Bulk:
     gradients: dict[tuple[int, Pair | None], Columns]
 
 
-def join(parts: list[Bulk]) -> Bulk:
-    """Put the bulks of consecutive rollouts together."""
-
-    def cat(group: list[Columns]) -> Columns:
-        return {name: torch.cat([columns[name] for columns in group]) for name in group[0]}
-
-    return Bulk(
-        n=torch.cat([part.n for part in parts]),
-        pairs={pair: cat([part.pairs[pair] for part in parts]) for pair in parts[0].pairs},
-        gradients={key: cat([part.gradients[key] for part in parts]) for key in parts[0].gradients},
-    )
-
-
 def nothing(rows: int, like: Bulk) -> Bulk:
     """Return the bulk of a recipe that is replayed on every token: no token is inside."""
     empty = {pair: {name: _empty(name, rows) for name in columns} for pair, columns in like.pairs.items()}
@@ -57,62 +58,118 @@ def _empty(name: str, rows: int) -> Tensor:
     return torch.full((rows,), value, dtype=torch.float64)
 
 
-def measure_bulk(block: TokenView, outside: Tensor, plan: Plan, pairs: list[Pair]) -> Bulk:
-    """Sum a block's tokens but for those at the given positions.
+class BulkBuilder:
+    """Sums block by block; what is one value per rollout waits until all blocks are done."""
+
+    def __init__(self, view: TokenView, plan: Plan, pairs: list[Pair], sheet: Sheet) -> None:
+        """Start without a block.
+
+        Args:
+            view: the tokens of all blocks.
+            plan: the plan.
+            pairs: the pairs to measure, trainer over inference among them.
+            sheet: memory to calculate in.
+        """
+        self._view, self._sheet = view, sheet
+        self._policy = view.policy.numpy()
+        self._log_ratios = {pair: view.log_ratio(pair).numpy() for pair in pairs}
+        self._sums: dict[_Key, list[Array]] = defaultdict(list)
+        self._plain: list[tuple[int, Loss]] = []
+        self._others: list[tuple[int, Array, Array]] = []
+        for index, base in enumerate(plan.bases):
+            if base.couples_tokens or not can_differentiate(view, base):
+                continue
+            if is_plain(view, base) and base.signal == "advantage" and not view.advantage_per_token:
+                self._plain.append((index, base))
+            else:
+                size, signal = base_coefficient(view, base).abs(), signal_of(view, base)
+                self._others.append((index, size.numpy(), signal.numpy()))
+
+    def add(self, inside: Arranged, tokens: slice) -> None:
+        """Sum the tokens inside the screen of the block that is ``tokens`` of the view."""
+        exact, certainty, excess, free = self._sheet.rows(4, len(inside.places))
+        _fill_certainty(certainty, inside.take(self._policy[tokens]))
+        self._append((None, "tokens"), inside.segments.lengths.numpy())
+        self._append((None, "certainty"), inside.sum(certainty))
+        if self._view.advantage is not None and self._view.advantage_per_token:
+            np.multiply(certainty, np.abs(inside.take(self._view.advantage.numpy()[tokens])), out=free)
+            self._append((None, "advantage"), inside.sum(free))
+        self._add_gradients(inside, tokens, None, certainty)
+        for pair, log_ratios in self._log_ratios.items():
+            log_ratio = inside.take(log_ratios[tokens])
+            self._append((pair, "log_ratio_min"), inside.segments.reduce(np.minimum, log_ratio, np.inf))
+            self._append((pair, "log_ratio_max"), inside.segments.reduce(np.maximum, log_ratio, -np.inf))
+            np.copyto(exact, log_ratio)
+            for name, values in _quantities(exact, certainty, excess, free):
+                self._append((pair, name), inside.sum(values))
+            if pair in _WEIGHTING:
+                self._add_gradients(inside, tokens, pair, free)
+
+    def _append(self, key: _Key, values: Array) -> None:
+        self._sums[key].append(values.reshape(BUCKETS, -1))
+
+    def _add_gradients(self, inside: Arranged, tokens: slice, pair: Pair | None, weighted: Array) -> None:
+        """Add gradients whose coefficients differ within a rollout, from the weight times p - 1 of each token [Q]."""
+        for index, sizes, signals in self._others:
+            size, signal = inside.take(sizes[tokens]) * -weighted, inside.take(signals[tokens])
+            for name, side in (("gradient_positive", signal > 0), ("gradient_negative", signal < 0)):
+                self._append((pair, f"{name}{index}"), inside.sum(np.where(side, size, 0.0)))
+
+    def finish(self) -> tuple[Bulk, Columns]:
+        """Return the sums, and the columns by q as ``measure_by_p`` names them."""
+        tables = {key: torch.from_numpy(np.concatenate(parts, axis=1)) for key, parts in self._sums.items()}
+        by_p = {"tokens": tables[None, "tokens"]}
+        by_p |= {name: tables[Pair.TRAINER_INFERENCE, f"{name}_sum"] for name in ("k3", "abs")}
+        if self._view.advantage is not None:
+            by_p["gradient"] = -tables[None, "advantage" if self._view.advantage_per_token else "certainty"]
+        pairs: dict[Pair, Columns] = {}
+        for pair in self._log_ratios:
+            pairs[pair] = {name: _over_buckets(tables[pair, name]) for name in _SUMS}
+            pairs[pair]["log_ratio_min"] = tables[pair, "log_ratio_min"].amin(0).double()
+            pairs[pair]["log_ratio_max"] = tables[pair, "log_ratio_max"].amax(0).double()
+        n = _over_buckets(by_p["tokens"])
+        return Bulk(n, pairs, self._gradients(tables)), by_bucket(self._view, by_p)
+
+    def _gradients(self, tables: dict[_Key, Tensor]) -> dict[tuple[int, Pair | None], Columns]:
+        weights = [None, *(pair for pair in self._log_ratios if pair in _WEIGHTING)]
+        found: dict[tuple[int, Pair | None], Columns] = {}
+        for pair in weights:
+            total = -_over_buckets(tables[pair, "certainty"])
+            for index, base in self._plain:
+                found[index, pair] = total_by_sign(self._view, base, total)
+            for index, _, _ in self._others:
+                names = ("gradient_positive", "gradient_negative")
+                found[index, pair] = {name: _over_buckets(tables[pair, f"{name}{index}"]) for name in names}
+        return found
+
+
+def _over_buckets(table: Tensor) -> Tensor:
+    """Sum [BUCKETS, N] to [N], one bucket after the other: torch.sum need not go the same way in every column."""
+    total: Tensor = reduce(torch.add, table)
+    return total
+
+
+def _fill_certainty(row: Rows, policy: Array) -> None:
+    """Minus ``TokenView.uncertainty``: p - 1."""
+    np.copyto(row, policy)
+    np.expm1(row, out=row)
+    np.minimum(row, 0.0, out=row)
+
+
+def _quantities(exact: Rows, certainty: Rows, excess: Rows, free: Rows) -> Iterator[tuple[str, Rows]]:
+    """Yield what is summed of each token, one after the other in little memory: each is gone when the next one comes.
 
     Args:
-        block: the tokens of some rollouts.
-        outside: int64, positions outside the screen.
-        plan: the plan.
-        pairs: the pairs to measure.
+        exact: float64 [Q], d.
+        certainty: float64 [Q], p - 1.
+        excess: memory, [Q].
+        free: memory, [Q]; at the end the weight times p - 1.
     """
-    segments = block.segments
-    out = torch.bincount(segments.row_of(outside), minlength=segments.rows)
-    exact = {pair: _without(block.exact(pair), outside) for pair in pairs}
-    excess = {pair: expm1(d) for pair, d in exact.items()}
-    sums = {pair: _pair_sums(segments, exact[pair], excess[pair], out) for pair in pairs}
-    for pair in pairs:
-        kept = block.log_ratio(pair)
-        low, high = kept.index_fill(0, outside, float("inf")), kept.index_fill(0, outside, float("-inf"))
-        sums[pair]["log_ratio_min"] = segments.min(low).double()
-        sums[pair]["log_ratio_max"] = segments.max(high).double()
-    gradients: dict[tuple[int, Pair | None], Columns] = {}
-    for index, base in enumerate(plan.bases):
-        if can_differentiate(block, base):
-            gradients |= _gradients(block, base, index, outside, excess)
-    return Bulk(segments.lengths - out, sums, gradients)
-
-
-def _without(values: Tensor, outside: Tensor) -> Tensor:
-    return values.index_fill(0, outside, 0.0)
-
-
-def _pair_sums(segments: Segments, exact: Tensor, excess: Tensor, out: Tensor) -> Columns:
-    """Sums over a rollout; the tokens outside hold 0 and add nothing (exp(0) = 1 is taken off again)."""
-    magnitude = exact.abs()
-    return {
-        "log_ratio_sq": segments.sum(exact * exact),
-        "abs_sum": segments.sum(magnitude),
-        "exp_abs_sum": segments.sum(magnitude.exp()) - out,
-        "excess_sum": segments.sum(excess),
-        "excess_sq": segments.sum(excess * excess),
-        "k3_sum": segments.sum(excess - exact),
-    }
-
-
-def _gradients(
-    block: TokenView, base: Loss, index: int, outside: Tensor, excess: dict[Pair, Tensor]
-) -> dict[tuple[int, Pair | None], Columns]:
-    """Gradient of the uncorrected loss, and of the one weighted with each pair's ratio."""
-    plain = is_plain(block, base)
-    if plain and base.signal == "advantage" and not block.advantage_per_token:
-        size = block.uncertainty
-    else:
-        size = base_coefficient(block, base).abs() * block.uncertainty
-        plain = False
-    size = _without(size, outside)
-    found: dict[tuple[int, Pair | None], Columns] = {(index, None): by_sign(block, base, size, scale=plain)}
-    for pair, e in excess.items():
-        if pair in (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE):
-            found[index, pair] = by_sign(block, base, (size * e).add_(size), scale=plain)
-    return found
+    yield "log_ratio_sq", np.square(exact, out=free)
+    yield "abs_sum", np.abs(exact, out=free)
+    yield "exp_abs_sum", np.exp(free, out=free)
+    yield "excess_sum", np.expm1(exact, out=excess)
+    yield "excess_sq", np.square(excess, out=free)
+    yield "k3_sum", np.subtract(excess, exact, out=free)
+    np.multiply(excess, certainty, out=free)
+    yield "certainty", np.add(free, certainty, out=free)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,7 +81,7 @@ def measure_recipe(split: Split, recipe: BoundRecipe, base: int) -> tuple[Column
     keep = correction.keep(rest)
     log, excess = _applied(rest, correction, keep)
     inside = _inside(split.bulk, correction, rest.resolve(recipe.weight.pair))
-    columns = _weight_columns(rest.segments, inside, log, excess)
+    columns = _weight_columns(rest.segments, inside, log, excess, correction.weight.sign)
     columns |= _decision_columns(split, recipe, correction, keep)
     if can_differentiate(rest, recipe.loss):
         columns |= _gradient(split, recipe, correction, base)
@@ -102,10 +103,10 @@ def _rollout_columns(correction: Correction) -> Columns:
 
 
 def _applied(rest: TokenView, correction: Correction, keep: Tensor) -> tuple[Tensor, Tensor]:
-    """Log of the applied weight [P], -inf where rejected, and the applied weight - 1."""
+    """Log of the size of the applied weight [P], -inf where rejected, and the applied weight - 1."""
     log, excess = correction.weight.log, correction.weight.excess
     if excess is None:
-        log, excess = rest.segments.expand(log), rest.segments.expand(log.expm1())
+        log, excess = rest.segments.expand(log), rest.segments.expand(correction.weight.excess_of(log))
     return log.masked_fill(~keep, float("-inf")), excess.masked_fill(~keep, -1.0)
 
 
@@ -120,7 +121,7 @@ def _inside(bulk: Bulk, correction: Correction, pair: Pair) -> Columns:
         outside = torch.zeros_like(n)
     else:
         log = correction.weight.log
-        each, value = log.expm1(), log.exp()
+        each, value = correction.weight.excess_of(log), correction.weight.sign * log.exp()
         excess, excess_sq, weight, weight_sq = n * each, n * each * each, n * value, n * value * value
         low = log.masked_fill(n == 0, float("inf"))
         high = log.masked_fill(n == 0, float("-inf"))
@@ -154,8 +155,8 @@ def _reject(inside: Columns, n: Tensor, lost: Tensor) -> Columns:
     return {name: torch.where(lost, instead[name], values) for name, values in inside.items()}
 
 
-def _weight_columns(segments: Segments, inside: Columns, log: Tensor, excess: Tensor) -> Columns:
-    value = log.exp()
+def _weight_columns(segments: Segments, inside: Columns, log: Tensor, excess: Tensor, sign: int) -> Columns:
+    value = log.exp() if sign > 0 else -log.exp()
     return {
         "weight_sum": inside["weight_sum"] + segments.sum(value),
         "weight_sq": inside["weight_sq"] + segments.sum(value * value),
@@ -223,29 +224,33 @@ def _applied_counts(split: Split, recipe: BoundRecipe, correction: Correction, k
     if not weight.per_token:
         return _counts_by_rollout(split, correction, keep)
     pair = rest.resolve(recipe.weight.pair)
-    before = [rest.log_ratio(pair)]
-    after = [log]
-    if correction.keep_rollout is not None and not bool(correction.keep_rollout.all()):
-        whole = rest.rollouts
-        lost = whole.segments.expand(~correction.keep_rollout)
-        kept_rest = rest.segments.expand(correction.keep_rollout)
-        before = [before[0][kept_rest], whole.log_ratio(pair)[lost]]
-        after = [log[kept_rest], torch.full((int(lost.sum()),), float("-inf"), dtype=torch.float64)]
-    counts = split.raw[pair]
-    for old, new in zip(before, after, strict=True):
-        counts = counts - histogram.count(histogram.bin_of(old)) + histogram.count(_weight_bins(new))
+    counts, d = split.raw[pair], rest.log_ratio(pair)
+    if correction.keep_rollout is None or bool(correction.keep_rollout.all()):
+        before: Counts = rest.once(("counts", pair), lambda: _counts_of(d))
+        return counts - before + histogram.count(_weight_bins(log))
+    whole, kept = rest.rollouts, rest.segments.expand(correction.keep_rollout)
+    lost = whole.segments.expand(~correction.keep_rollout)
+    counts = counts - _counts_of(d[kept]) - _counts_of(whole.log_ratio(pair)[lost])
+    counts += histogram.count(_weight_bins(log[kept]))
+    counts[histogram.ZERO_WEIGHT] += int(lost.sum())
     return counts
+
+
+def _counts_of(log_ratio: Tensor) -> Counts:
+    return histogram.count(histogram.bin_of(log_ratio.numpy()))
 
 
 def _counts_by_rollout(split: Split, correction: Correction, keep: Tensor) -> Counts:
     """The same where every kept token of a rollout has the rollout's weight."""
     n = split.bulk.n if correction.keep_rollout is None else split.bulk.n * correction.keep_rollout
     kept = n + split.rest.segments.count(keep)
-    bins = histogram.bin_of(correction.weight.log)
+    bins = torch.from_numpy(histogram.bin_of(correction.weight.log.numpy()).astype(np.int64))
     counts = torch.zeros(histogram.BINS + 1, dtype=torch.int64).index_add_(0, bins, kept)
     counts[histogram.ZERO_WEIGHT] = (split.bulk.n + split.rest.segments.lengths - kept).sum()
     return counts.numpy()
 
 
-def _weight_bins(log: Tensor) -> Tensor:
-    return histogram.bin_of(log).masked_fill(log == float("-inf"), histogram.ZERO_WEIGHT)
+def _weight_bins(log: Tensor) -> histogram.Bins:
+    bins = histogram.bin_of(log.numpy())
+    bins[log.numpy() == -np.inf] = histogram.ZERO_WEIGHT
+    return bins

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from iscope.replay.segments import Array
 
 _SHIFT = 16  # float32 has 23 mantissa bits; keeping 7 gives 128 bins per power of two
 _FIRST = (127 - 20) << 7  # 2^-20
@@ -23,24 +23,26 @@ ZERO_WEIGHT = BINS  # one more bin, for weights of exactly 0, whose log is no nu
 _ZERO_BIN = _SIDE
 
 Counts = np.ndarray[Any, np.dtype[np.int64]]
+Bins = np.ndarray[Any, np.dtype[np.int16]]
 
 
-def bin_of(log_ratio: Tensor) -> Tensor:
-    """Bin of each log-ratio [P], nats; int64 [P]."""
-    bits = log_ratio.float().view(torch.int32).numpy()
-    sign = bits >> 31  # 0, or -1 for a negative value
-    index = (bits & 0x7FFFFFFF) >> _SHIFT
+def bin_of(log_ratio: Array) -> Bins:
+    """Bin of each log-ratio, nats, whatever the shape."""
+    bits = log_ratio.astype(np.float32, copy=False).view(np.int32)
+    index = (bits >> _SHIFT).astype(np.int16)  # sign, exponent and 7 bits: half the width, half the work
+    sign = index >> 15  # 0, or -1 for a negative value
+    index &= 0x7FFF
     np.clip(index, _FIRST - 1, _LAST - 1, out=index)
     index -= _FIRST - 1
     index ^= sign
     index -= sign  # x ^ -1 is -x - 1
     index += _ZERO_BIN
-    return torch.from_numpy(index.astype(np.int64))
+    return index
 
 
-def count(bins: Tensor) -> Counts:
+def count(bins: Bins) -> Counts:
     """Count entries per bin."""
-    return np.bincount(bins.numpy(), minlength=BINS + 1)
+    return np.bincount(bins, minlength=BINS + 1)
 
 
 def edges(index: int) -> tuple[float, float]:

@@ -12,7 +12,11 @@ from torch import Tensor
 from iscope.errors import UsageError
 from iscope.ledger.histogram import Counts
 from iscope.ledger.measure import Measured
-from iscope.ledger.plan import ROLLOUT_COLUMNS, Plan
+from iscope.ledger.plan import BATCH, ROLLOUT_COLUMNS, Plan
+from iscope.ledger.sample import Sample, SampleBuilder
+from iscope.ledger.sweep.batch import added
+from iscope.ledger.sweep.intervals import FamilySums
+from iscope.ledger.tail import TailBuilder, Tails, merge_tails
 from iscope.recipes.model import Pair
 from iscope.rollouts import RolloutBatch
 
@@ -32,6 +36,9 @@ class Ledger:
         histograms: token log-ratios by pair, and applied log-weights by recipe.
         unscored: unusable values by side and kind, tokens.
         rounded_positive: scored logprobs above 0, which are rounding.
+        tails: the largest token log-ratios by pair, in rising order, nats.
+        sample: some whole rollouts with their tokens, for the findings.
+        sweeps: sums of the plan's families of settings.
     """
 
     plan: Plan
@@ -40,15 +47,23 @@ class Ledger:
     histograms: dict[str, Counts]
     unscored: dict[str, dict[str, int]] = field(default_factory=dict)
     rounded_positive: int = 0
+    tails: Tails = field(default_factory=dict)
+    sample: Sample = field(default_factory=Sample.empty)
+    sweeps: tuple[FamilySums | None, ...] = ()
 
     def merge(self, other: Ledger) -> Ledger:
         """Put two ledgers of one plan together.
 
         Raises:
-            UsageError: when their plans differ.
+            UsageError: when their plans differ, or their batches are rollouts in a row.
         """
         if self.plan.fingerprint() != other.plan.fingerprint():
             raise UsageError("these ledgers were measured with different plans and cannot be put together.")
+        if self.plan.batch_column == BATCH:
+            raise UsageError(
+                f"batches of {self.plan.batch} rollouts in a row are told apart only in a dump that is read as a "
+                "whole; measure the parts with the batch all or step."
+            )
         return Ledger(
             plan=self.plan,
             rows=_canonical([self.rows, other.rows]),
@@ -56,6 +71,9 @@ class Ledger:
             histograms=_add_counts([self.histograms, other.histograms]),
             unscored=_add_unscored([self.unscored, other.unscored]),
             rounded_positive=self.rounded_positive + other.rounded_positive,
+            tails=merge_tails([self.tails, other.tails]),
+            sample=self.sample.merge(other.sample),
+            sweeps=added([self.sweeps, other.sweeps]),
         )
 
 
@@ -70,6 +88,14 @@ class LedgerBuilder:
         self._histograms: dict[str, Counts] = {}
         self._unscored: dict[str, dict[str, int]] = {}
         self._rounded_positive = 0
+        self._tails = TailBuilder()
+        self._sample = SampleBuilder()
+        self._sweeps: list[tuple[FamilySums | None, ...]] = []
+
+    @property
+    def floors(self) -> dict[str, float]:
+        """What a token's log-ratio must exceed to count among the largest of the dump, by pair."""
+        return self._tails.floors
 
     def add(self, batch: RolloutBatch, measured: Measured) -> None:
         """Add one measured batch."""
@@ -81,6 +107,9 @@ class LedgerBuilder:
         self._histograms = _add_counts([self._histograms, measured.histograms])
         self._unscored = _add_unscored([self._unscored, measured.unscored])
         self._rounded_positive += measured.rounded_positive
+        self._tails.add(measured.tails)
+        self._sample.add(batch, measured, described)
+        self._sweeps.append(measured.sweeps)
 
     def finish(self) -> Ledger:
         """Return the ledger of everything added; at least one batch must have been."""
@@ -92,12 +121,16 @@ class LedgerBuilder:
             histograms=self._histograms,
             unscored=self._unscored,
             rounded_positive=self._rounded_positive,
+            tails=self._tails.finish(),
+            sample=self._sample.finish(),
+            sweeps=added(self._sweeps),
         )
 
 
 def _described(batch: RolloutBatch, plan: Plan) -> pl.DataFrame:
     """The rollout columns of a batch in the ledger's types: counts and ids as they are, versions as numbers."""
-    wanted = dict.fromkeys(["rollout_id", *ROLLOUT_COLUMNS, *plan.carry])
+    batch_number = (BATCH,) if plan.batch_column == BATCH else ()
+    wanted = dict.fromkeys(["rollout_id", *ROLLOUT_COLUMNS, *plan.carry, *batch_number])
     parts = [part for name in wanted if name in batch.columns for part in _plain(batch.columns[name])]
     columns = {part.name: part for part in parts}
     if batch.advantage is not None and not batch.advantage_per_token:
@@ -131,7 +164,7 @@ def _canonical(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Stack frames and sort the rows by content, then by id."""
     rows = pl.concat(frames, how="diagonal_relaxed")
     measured = [f"{Pair.TRAINER_INFERENCE}:{name}" for name in _CONTENT]
-    keys = [*measured, "trainer_logprob_sum", "scored", "tokens", *ROLLOUT_COLUMNS, "rollout_id"]
+    keys = [*measured, "trainer_logprob_sum", "scored", "tokens", *ROLLOUT_COLUMNS, "rollout_id", BATCH]
     return rows.sort([key for key in keys if key in rows.columns], nulls_last=True)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from iscope.recipes.model import BoundRecipe, Filter, Level, Reduction, bound_value
-from iscope.replay.aggregation import dropped_tokens
+from iscope.replay.aggregation import dropped_rollouts, dropped_tokens
 from iscope.replay.correction import Correction, correct, undropped_weight
 from iscope.replay.filters import reject, statistic
 from iscope.replay.view import TokenView
@@ -24,11 +24,11 @@ def measure_logged(view: TokenView, recipe: BoundRecipe) -> Columns:
     Returns:
         Under ``logged.NAME``: ``weight_sum``, ``weight_sq``, ``weight_min`` and ``weight_max`` of the weights, for a
         weight per token ``above`` and ``below``, tokens with a ratio outside the bounds; with ``cut_logged`` too
-        ``cut_sum`` and ``cut_sq`` of the weights cut to the bounds; ``dropped``, tokens that a
-        filter drops. Under ``statistic{i}``, of filter i: the statistic of the rollout, or, of a statistic per token,
-        ``_sum``, ``_min``, ``_max``, ``_cut`` and ``_cut_sq`` of the statistic cut to the filter's bounds, and
-        ``_outside``, tokens outside them. Of a
-        recipe that drops nothing, does not normalise its weights, and whose framework logs none of them, nothing.
+        ``cut_sum`` and ``cut_sq`` of the weights cut to the bounds; ``dropped``, tokens that a filter drops, and
+        ``gone``, rollouts that one drops as a whole. Under ``statistic{i}``, of filter i: the statistic of the rollout,
+        or, of a statistic per token, ``_sum``, ``_min``, ``_max``, ``_cut`` and ``_cut_sq`` of the statistic cut to the
+        filter's bounds, and ``_outside``, tokens outside them. Of a recipe that drops nothing, does not normalise its
+        weights, and whose framework logs none of them, nothing.
     """
     rule = recipe.weight
     filters = [index for index, rule in enumerate(recipe.filters) if rule.logged]
@@ -39,9 +39,11 @@ def measure_logged(view: TokenView, recipe: BoundRecipe) -> Columns:
     columns = _weights(view, recipe, correction) if weighs else {}
     for index in filters:
         columns |= {f"statistic{index}{name}": sums for name, sums in _statistic(view, recipe.filters[index]).items()}
-    dropped = dropped_tokens(view, recipe, correction)
+    dropped, gone = dropped_tokens(view, recipe, correction), dropped_rollouts(recipe, correction)
     if dropped is not None:
         columns["logged.dropped"] = view.segments.count(dropped)
+    if gone is not None:
+        columns["logged.gone"] = gone
     return columns
 
 

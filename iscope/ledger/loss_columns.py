@@ -22,16 +22,17 @@ Columns = dict[str, Tensor]
 def measure_loss(view: TokenView, recipe: BoundRecipe) -> Columns:
     """Sum each indicator of a recipe's loss over the tokens of each rollout [N], under ``loss.NAME``.
 
-    Flags are counted, int64 in tokens; the others are float64. Of a loss with ``lag_logged`` or ``left_logged``
+    Flags are counted, int64 in tokens; the others are float64. Of a loss with ``logs.lag`` or ``logs.left``
     over the tokens that the filters leave in the loss mask; where they leave the denominators alone, ``left`` too,
     those tokens, and ``difference``, abs(d) of the engine, with its ``limited_k3`` for a framework that sums that.
+    Where a filter spares the penalty, ``kl`` is over all tokens.
     """
-    of_left = recipe.loss.lag_logged or recipe.loss.left_logged
+    of_left, whole = recipe.loss.logs.lag or recipe.loss.logs.left, view
     if of_left and any(rule.drops for rule in recipe.filters):
         dropped = dropped_tokens(view, recipe, correct(view, recipe))
         view = view if dropped is None else view.only(~dropped)
     segments, found = view.segments, indicators(view, recipe)
-    if recipe.loss.lag_logged and any(rule.masks_penalty for rule in recipe.filters):
+    if recipe.loss.logs.lag and any(rule.masks_penalty for rule in recipe.filters):
         masked = masked_tokens(view, recipe, correct(view, recipe))
         assert masked is not None
         found["left"] = ~masked
@@ -39,10 +40,13 @@ def measure_loss(view: TokenView, recipe: BoundRecipe) -> Columns:
             found[_KL] = SUMS[_KL](view, Pair.TRAINER_INFERENCE)
         found["difference"] = view.exact(engine_pair(recipe.loss)).abs()
         found = {name: values.masked_fill(masked, 0) for name, values in found.items()}
-    return {
+    columns = {
         f"loss.{name}": segments.count(values) if values.dtype is torch.bool else segments.sum(values)
         for name, values in found.items()
     }
+    if "kl" in found and any(rule.spares_penalty for rule in recipe.filters):
+        columns["loss.kl"] = whole.segments.sum(indicators(whole, recipe)["kl"])
+    return columns
 
 
 def engine_pair(loss: Loss) -> Pair:

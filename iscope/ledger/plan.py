@@ -8,8 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from iscope.recipes.model import BoundRecipe, Loss, Pair
+from iscope.ledger.sweep.families import TokenFamily
+from iscope.recipes.model import BoundRecipe, Denominator, Loss, Pair
+from iscope.recipes.own.encode import to_json
+from iscope.replay.own import identity
 
+# The column with the number of each rollout's batch, where so many consecutive rollouts are one.
+BATCH = "batch:number"
 ROLLOUT_COLUMNS = ("group_id", "step", "policy_version", "trainer_version", "advantage", "reward")
 
 
@@ -17,19 +22,16 @@ def base_loss(recipe: BoundRecipe) -> Loss:
     """Return what is left of a recipe's loss at weight 1: what it makes of the trainer's own ratio."""
     loss = recipe.loss
     if loss.uses_ratio:
-        plain = Loss()
+        plain, counted = Loss(), loss.denominator
         return replace(
             loss,
             penalty=None,
+            positive_nll=None,
             aggregation=plain.aggregation,
-            norm_length=None,
-            batch_size=None,
-            counts=plain.counts,
-            batch_tokens=None,
-            counts_dropped=False,
+            denominator=Denominator(epsilon=counted.epsilon, count_epsilon=counted.count_epsilon),
+            logs=plain.logs,
             sees=plain.sees,
             weighted=False,
-            tracked=False,
         )
     return Loss(signal=loss.signal, advantage_scale=loss.advantage_scale)
 
@@ -43,12 +45,26 @@ class Plan:
         carry: rollout columns kept beside the canonical ones, for breakdowns.
         precision: the precision of every decision.
         unscored: ``exclude`` leaves unusable tokens out, ``neutral`` gives them ratio 1.
+        fit: the share of this very dump that recipes' fitted bounds keep; None where none was fitted.
+        batch: the scope of every normaliser, batch-normalised weight and sort: ``all`` of the dump, each ``step``, or
+            so many consecutive rollouts.
+        families: settings of a sweep that are summed by interval, beside the recipe of theirs among ``recipes``.
     """
 
     recipes: tuple[BoundRecipe, ...]
     carry: tuple[str, ...] = ()
     precision: Literal["float32", "float64"] = "float32"
     unscored: Literal["exclude", "neutral"] = "exclude"
+    fit: float | None = None
+    batch: str | int = "all"
+    families: tuple[TokenFamily, ...] = ()
+
+    @property
+    def batch_column(self) -> str | None:
+        """The column of the ledger that tells batches apart; None where the dump is one."""
+        if isinstance(self.batch, int):
+            return BATCH
+        return None if self.batch == "all" else self.batch
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -75,11 +91,17 @@ class Plan:
         return {
             "recipes": [recipe.spec for recipe in self.recipes],
             "named": [recipe.named for recipe in self.recipes],
+            "like": [recipe.like for recipe in self.recipes],
+            "fitted": [list(recipe.fitted) for recipe in self.recipes],
             "carry": list(self.carry),
             "precision": self.precision,
             "unscored": self.unscored,
+            "fit": self.fit,
+            "batch": self.batch,
         }
 
     def fingerprint(self) -> str:
-        """Hash of the plan: two ledgers can be merged only where it is the same."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+        """Hash of the plan, rules of its recipes included: two ledgers can be merged only where it is the same."""
+        rules = [to_json((recipe.weight, recipe.filters, recipe.loss), identity) for recipe in self.recipes]
+        content = self.to_dict() | {"rules": rules}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

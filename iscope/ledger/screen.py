@@ -22,6 +22,9 @@ _NARROWEST = 0.05
 # Distance from a bound at which rounding could change a decision, relative and absolute.
 _MARGIN = 1e-5
 
+COUNTED = (_MARGIN - _WIDEST, _WIDEST - _MARGIN)
+"""The band of a pair that no recipe reads token by token: ratios outside [1/2, 2] are counted of every pair."""
+
 
 @dataclass(frozen=True)
 class Screen:
@@ -56,6 +59,13 @@ def quiet_band(recipe: BoundRecipe) -> tuple[float, float] | None:
     loss = recipe.loss
     rules = [rule for rule in recipe.filters if rule.reduction is not Reduction.TOKEN]
     weight = () if recipe.weight.level is Level.TOKEN else (recipe.weight,)
+    pairs = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)  # those whose weighted sums are at hand
+    if (
+        recipe.functions
+        or recipe.weight.prefix
+        or (recipe.weight.level is Level.TOKEN and recipe.weight.pair not in pairs)
+    ):
+        return None
     survivors = any(rule.sees == "survivors" for rule in (*weight, *rules))
     pushed = any(rule.pushed_only for rule in recipe.filters)
     if not loss.linear_in_weight or loss.couples_tokens or survivors or pushed:

@@ -1,4 +1,4 @@
-"""A ledger as one file: a zip of two Parquet tables, the histograms and a JSON header."""
+"""A ledger as one file: a zip of Parquet tables (rows, histograms, tails, sample) and a JSON header."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ import polars as pl
 from iscope.errors import DataError, UsageError
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
+from iscope.ledger.sample import Sample
+from iscope.ledger.tail import Tails
 from iscope.recipes.grammar import parse
+from iscope.recipes.model import Recipe
+from iscope.recipes.own.check import checked
+from iscope.recipes.own.decode import decode
+from iscope.recipes.own.encode import to_json
+from iscope.recipes.own.where import Where
 
 FORMAT = {"name": "iscope.ledger", "version": 1}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip members carry a time; a fixed one keeps equal ledgers equal byte for byte
@@ -39,6 +46,7 @@ def _save(ledger: Ledger, target: Path) -> None:
     header = {
         "format": FORMAT,
         "plan": ledger.plan.to_dict(),
+        "own": {own.name: to_json(own.row) for own in ledger.plan.recipes if own.row.framework is not None},
         "unscored": ledger.unscored,
         "rounded_positive": ledger.rounded_positive,
     }
@@ -49,6 +57,8 @@ def _save(ledger: Ledger, target: Path) -> None:
                 _write(archive, "rows.parquet", _parquet(ledger.rows))
                 _write(archive, "trained.parquet", _parquet(ledger.trained))
                 _write(archive, "histograms.parquet", _parquet(pl.DataFrame(ledger.histograms)))
+                _write(archive, "tails.parquet", _parquet(_listed(ledger.tails)))
+                _write(archive, "sample.parquet", _parquet(ledger.sample.to_frame()))
             handle.close()
             os.replace(handle.name, target)
         except BaseException:
@@ -67,26 +77,40 @@ def load(path: str | os.PathLike[str]) -> Ledger:
             header = json.loads(archive.read("header.json"))
             frames = {
                 name: pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet")))
-                for name in ("rows", "trained", "histograms")
+                for name in ("rows", "trained", "histograms", "tails", "sample")
             }
     except (OSError, zipfile.BadZipFile, KeyError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} cannot be read as a ledger: {error}.") from error
     if header.get("format") != FORMAT:
         raise DataError(f"{path} is a ledger of format {header.get('format')}; this iscope reads {FORMAT}.")
     return Ledger(
-        plan=_plan(header["plan"]),
+        plan=_plan(header["plan"], _own(path, header["own"])),
         rows=frames["rows"],
         trained=frames["trained"],
         histograms={name: np.array(frames["histograms"][name]) for name in frames["histograms"].columns},
         unscored=header["unscored"],
         rounded_positive=header["rounded_positive"],
+        tails={pair: values.to_numpy() for pair, values in zip(*frames["tails"].get_columns(), strict=True)},
+        sample=Sample.from_frame(frames["sample"]),
     )
 
 
-def _plan(data: dict[str, Any]) -> Plan:
-    specs = zip(data["recipes"], data["named"], strict=True)
-    recipes = tuple(replace(parse(spec), named=named) for spec, named in specs)
-    return Plan(recipes, tuple(data["carry"]), data["precision"], data["unscored"])
+def _own(path: str | os.PathLike[str], data: dict[str, Any]) -> dict[str, Recipe]:
+    """The own recipes that the ledger was measured with, as they were then."""
+    return {name: checked(decode(Recipe, row, Where(f"{path}: {name}"))) for name, row in data.items()}
+
+
+def _plan(data: dict[str, Any], own: dict[str, Recipe]) -> Plan:
+    specs = zip(data["recipes"], data["named"], data["like"], data["fitted"], strict=True)
+    recipes = tuple(
+        replace(parse(spec, own), named=named, like=like, fitted=tuple(fitted)) for spec, named, like, fitted in specs
+    )
+    return Plan(recipes, tuple(data["carry"]), data["precision"], data["unscored"], data["fit"], data["batch"])
+
+
+def _listed(tails: Tails) -> pl.DataFrame:
+    values = [pl.Series(tail) for tail in tails.values()]
+    return pl.DataFrame({"pair": list(tails), "log_ratio": values}, schema_overrides={"pair": pl.String})
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:

@@ -18,7 +18,7 @@ def measure_tracked(view: TokenView, recipe: BoundRecipe) -> Columns:
 
     Where a rollout has no such token, smallest and largest are infinite. Nothing of a loss that is not ``tracked``.
     """
-    if not recipe.loss.tracked:
+    if not recipe.loss.logs.tracked:
         return {}
     found, segments = tracked(view, recipe), view.segments
     columns = {f"tracked.{name}": segments.count(flags) for name, flags in found.counts.items()}

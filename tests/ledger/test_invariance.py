@@ -33,6 +33,7 @@ def same(one: Ledger, other: Ledger) -> None:
     assert one.rows.equals(other.rows)
     assert one.trained.equals(other.trained)
     assert {k: v.tolist() for k, v in one.histograms.items()} == {k: v.tolist() for k, v in other.histograms.items()}
+    assert {k: v.tolist() for k, v in one.tails.items()} == {k: v.tolist() for k, v in other.tails.items()}
     assert (one.unscored, one.rounded_positive) == (other.unscored, other.rounded_positive)
     assert build_report(one).to_dict() == build_report(other).to_dict()
 

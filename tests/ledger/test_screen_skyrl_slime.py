@@ -16,6 +16,8 @@ SPECS = [
     *(f"{table.name}/none:loss_type={name}" for table in TABLES for name, _ in table.losses),
     "skyrl/tis:sequence",
     "skyrl/tis:token,2,loss_type=gspo",
+    "skyrl/tis:token,-1",
+    "skyrl/tis:sequence,2,-0.7,loss_type=gspo",
     "skyrl/tis:token,1.3,loss_type=cispo,cispo_eps_clip_high=0.1,cispo_eps_clip_low=0.1",
     "skyrl/tis:token,2,loss_type=dppo,dppo_type=binary_kl,delta_low=0.01,delta_high=0.01",
     "skyrl/token_mask:0.9,1.1,loss_type=rollout_is",

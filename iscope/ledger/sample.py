@@ -1,0 +1,222 @@
+"""A fixed sample of whole rollouts, tokens included, for what no sum over a rollout can show.
+
+The sample is a bottom-k one: every rollout has a key, a hash, and those with the smallest keys are kept as long as
+their tokens fit. It is the same whatever the order of the dump, its batches, threads and files, and two samples merge
+into the one of both dumps. The upper half of a key comes from the group, so that groups are sampled whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from iscope.dump.schema import SETTINGS
+from iscope.ledger.measure import Measured
+from iscope.recipes.model import Pair
+from iscope.rollouts import RolloutBatch
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+TOKENS = 1_000_000
+ROLLOUTS = 2**17
+ABS_SUM = "abs_sum"  # sum of abs(d) over a rollout's scored tokens, nats
+
+# Memory is bounded to so many samples; the limit is lowered whenever so much of a sample has come in.
+_HELD, _LOOKED = 4.0, 0.25
+
+_LISTS = ("trainer_logprobs", "inference_logprobs", "current_logprobs", "loss_mask")
+_CONTENT = (f"{Pair.TRAINER_INFERENCE}:log_ratio_sum", "trainer_logprob_sum", "inference_logprob_sum", "tokens")
+_ABS_SUM = f"{Pair.TRAINER_INFERENCE}:abs_sum"
+_KEY = "key"
+_GROUP_BITS = np.uint64(0xFFFFFFFF00000000)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """N whole rollouts with P tokens in all, in the order of their keys.
+
+    Attributes:
+        rollouts: one row per rollout: its key, its id, ``abs_sum`` and its other columns.
+        offsets: int64 [N + 1]; rollout i owns tokens offsets[i]:offsets[i + 1].
+        lists: the token columns [P] that the dump has, unusable values and masked tokens included; logprobs in nats,
+            float32, ``loss_mask`` bool.
+    """
+
+    rollouts: pl.DataFrame
+    offsets: Array
+    lists: dict[str, Array]
+
+    @classmethod
+    def empty(cls) -> Sample:
+        """Return a sample without rollouts."""
+        frame = pl.DataFrame(schema={_KEY: pl.UInt64, "rollout_id": pl.String, ABS_SUM: pl.Float64})
+        return cls(frame, np.zeros(1, dtype=np.int64), {})
+
+    def __len__(self) -> int:
+        """Return N, the number of rollouts."""
+        return self.rollouts.height
+
+    @property
+    def tokens(self) -> int:
+        """P, the number of tokens."""
+        return int(self.offsets[-1])
+
+    def merge(self, other: Sample) -> Sample:
+        """Return the sample of two dumps together."""
+        return _smallest([self, other])
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return the sample as a table, one row per rollout, token columns as lists."""
+        offsets = pa.array(self.offsets)
+        lists = [pl.Series(name, pa.LargeListArray.from_arrays(offsets, pa.array(v))) for name, v in self.lists.items()]
+        return self.rollouts.hstack(lists)
+
+    @classmethod
+    def from_frame(cls, frame: pl.DataFrame) -> Sample:
+        """Read what ``to_frame`` wrote."""
+        arrays = {name: frame[name].rechunk().to_arrow() for name in _LISTS if name in frame.columns}
+        lists = {name: array.flatten().to_numpy(zero_copy_only=False) for name, array in arrays.items()}
+        lengths = [frame[name].list.len().to_numpy() for name in arrays][:1]
+        return cls(frame.drop(arrays), _offsets(np.concatenate([np.zeros(0), *lengths])), lists)
+
+
+class SampleBuilder:
+    """Collects the sample while batches arrive, in any order."""
+
+    def __init__(self) -> None:
+        """Start an empty sample."""
+        self._parts: list[Sample] = []
+        self._limit = np.uint64(2**64 - 1)
+        self._held = self._since = _Size()
+
+    def add(self, batch: RolloutBatch, measured: Measured, described: pl.DataFrame) -> None:
+        """Look at one measured batch.
+
+        Args:
+            batch: the rollouts.
+            measured: their rows of the ledger; their keys are made from it.
+            described: the columns of the rollouts that the ledger keeps, [N].
+        """
+        keys = _keys(measured, described)
+        rows = np.flatnonzero(keys <= self._limit)
+        if not rows.size:
+            return
+        part = _copy(batch, measured, described, keys, rows)
+        self._parts.append(part)
+        self._held, self._since = self._held.plus(part), self._since.plus(part)
+        if self._held.over(_HELD):
+            self._parts = [_smallest(self._parts)]
+            self._held = _Size().plus(self._parts[0])
+        if self._held.over(1.0) and self._since.over(_LOOKED):
+            self._lower()
+
+    def finish(self) -> Sample:
+        """Return the sample of everything seen."""
+        return _smallest(self._parts)
+
+    def _lower(self) -> None:
+        """Let nothing in any more whose key is above all those that can still be in the sample."""
+        keys = np.concatenate([part.rollouts[_KEY].to_numpy() for part in self._parts])
+        lengths = np.concatenate([np.diff(part.offsets) for part in self._parts])
+        order = np.argsort(keys, kind="stable")
+        fit = min(int(np.searchsorted(np.cumsum(lengths[order]), TOKENS, side="right")), ROLLOUTS)
+        self._limit = keys[order[max(fit - 1, 0)]]
+        self._since = _Size()
+
+
+@dataclass(frozen=True)
+class _Size:
+    """Tokens and rollouts."""
+
+    tokens: int = 0
+    rollouts: int = 0
+
+    def plus(self, part: Sample) -> _Size:
+        return _Size(self.tokens + part.tokens, self.rollouts + len(part))
+
+    def over(self, samples: float) -> bool:
+        """Whether they are more than so many whole samples have, of one or of the other."""
+        return self.tokens > samples * TOKENS or self.rollouts > samples * ROLLOUTS
+
+
+def _smallest(parts: list[Sample]) -> Sample:
+    """The rollouts with the smallest keys that fit, in the order of their keys; at least one, if there are any."""
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return Sample.empty()
+    rollouts = pl.concat([part.rollouts for part in parts], how="diagonal_relaxed")
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    order = rollouts.select(pl.struct(_KEY, "rollout_id").arg_sort()).to_series().to_numpy().astype(np.int64)
+    fit = int(np.searchsorted(np.cumsum(lengths[order]), TOKENS, side="right"))
+    order = order[: min(max(fit, 1), ROLLOUTS)]
+    lists = {name: _arranged([part.lists[name] for part in parts], parts, order) for name in parts[0].lists}
+    return Sample(rollouts[order], _offsets(lengths[order]), lists)
+
+
+def _arranged(arrays: list[Array], parts: list[Sample], order: Array) -> Array:
+    """The tokens of rollouts, numbered through all parts, one after the other."""
+    part = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[order].tolist()
+    start = np.concatenate([part.offsets[:-1] for part in parts])[order].tolist()
+    stop = np.concatenate([part.offsets[1:] for part in parts])[order].tolist()
+    return np.concatenate([arrays[p][a:b] for p, a, b in zip(part, start, stop, strict=True)])
+
+
+def _copy(batch: RolloutBatch, measured: Measured, described: pl.DataFrame, keys: Array, rows: Array) -> Sample:
+    offsets = batch.offsets.numpy()
+    columns = {name: values for name in _LISTS if (values := getattr(batch, name)) is not None}
+    lists = {name: _gather(values.numpy(), offsets, rows) for name, values in columns.items()}
+    lists = {name: v if name == "loss_mask" else v.astype(np.float32, copy=False) for name, v in lists.items()}
+    settings = [_plain(batch.columns[name][rows]) for name in SETTINGS if name in batch.columns.columns]
+    sizes = pl.Series(ABS_SUM, measured.columns[_ABS_SUM].numpy()[rows])
+    frame = described[rows].with_columns(pl.Series(_KEY, keys[rows]), sizes, *settings)
+    return Sample(frame, _offsets(np.diff(offsets)[rows]), lists)
+
+
+def _plain(series: pl.Series) -> pl.Series:
+    """A setting as a number where it is one, else as text."""
+    if series.dtype.is_numeric():
+        return series.cast(pl.Float64)
+    return (
+        series.cast(pl.String, strict=False)
+        if not series.dtype.is_nested()
+        else pl.Series(series.name, [None] * len(series), pl.String)
+    )
+
+
+def _offsets(lengths: Array) -> Array:
+    return np.concatenate([[0], lengths]).cumsum().astype(np.int64)
+
+
+def _gather(values: Array, offsets: Array, rows: Array) -> Array:
+    """The values of some rollouts, one after the other; runs of neighbours are copied at once."""
+    if not rows.size:
+        return values[:0].copy()
+    ends = np.append(np.flatnonzero(np.diff(rows) != 1), rows.size - 1)
+    first = np.append(0, ends[:-1] + 1)
+    slices = zip(offsets[rows[first]].tolist(), offsets[rows[ends] + 1].tolist(), strict=True)
+    return np.concatenate([values[start:stop] for start, stop in slices])
+
+
+def _keys(measured: Measured, described: pl.DataFrame) -> Array:
+    """The key of each rollout: what was measured of it, hashed, with its group in the upper half."""
+    content = np.zeros(described.height, dtype=np.uint64)
+    for name in _CONTENT:
+        values = measured.columns[name].numpy().astype(np.float64) + 0.0  # -0 becomes 0
+        content = _mix(content ^ values.view(np.uint64))
+    if "group_id" not in described.columns:
+        return content
+    groups = described["group_id"].cast(pl.String)
+    upper = groups.hash(seed=1).to_numpy() & _GROUP_BITS
+    return np.where(groups.is_null().to_numpy(), content, upper | (content >> np.uint64(32)))
+
+
+def _mix(bits: Array) -> Array:
+    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(bits ^ (bits >> np.uint64(31)))

@@ -1,0 +1,60 @@
+"""The memory of a pass does not grow with the dump, nor with its row groups."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parent.parent
+LENGTH = 1_000
+PART = 1_000_000
+
+# The sample of rollouts is bounded, but larger than these dumps.
+PROGRAM = """
+import resource, sys
+import iscope
+from iscope.api import make_plan
+from iscope.dump import open_dump
+from iscope.engines import local
+from iscope.ledger import sample
+sample.TOKENS = 100_000
+def run(path):
+    return local.run(open_dump([path]).batches(), make_plan())
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+run(sys.argv[1])
+before = peak()
+rows = run(sys.argv[2]).rows
+print(rows["tokens"].sum(), peak() - before)
+"""
+
+
+def write(path: Path, parts: int) -> None:
+    """Write a million tokens so many times over, all in one row group."""
+    rng = np.random.default_rng(0)
+    inference = -rng.gamma(0.45, 3.0, PART).astype(np.float32)
+    trainer = np.minimum(inference + 0.05 * rng.standard_normal(PART, np.float32), 0)
+    offsets = np.arange(0, PART * parts + 1, LENGTH, dtype=np.int32)
+    columns = {"trainer_logprobs": trainer, "inference_logprobs": inference, "loss_mask": rng.random(PART) < 0.98}
+    lists = {name: pa.ListArray.from_arrays(offsets, np.tile(values, parts)) for name, values in columns.items()}
+    pq.write_table(pa.table(lists), path, row_group_size=10**9, use_dictionary=False)
+
+
+def test_a_row_group_is_streamed(tmp_path):
+    """Four times the tokens in one row group: all of them at once would take 135 MB more, before any arithmetic."""
+    small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
+    write(small, 5)
+    write(large, 20)
+    assert pq.ParquetFile(large).metadata.num_row_groups == 1
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PROGRAM, str(small), str(large)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    tokens, grown = map(int, done.stdout.split())
+    assert tokens == 20 * PART
+    assert grown < 60e6
