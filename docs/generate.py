@@ -1,6 +1,7 @@
-"""Write docs/recipes.md, the catalogue of every recipe, from the tables that iscope replays.
+"""Write docs/recipes.md and docs/findings.md from the tables that iscope replays and explains.
 
-Run ``python -m docs.generate`` from the root of the repository after a change to ``iscope/recipes/``.
+Run ``python -m docs.generate`` from the root of the repository after a change to ``iscope/recipes/`` or to the words in
+``iscope/analysis/findings/``.
 """
 
 from __future__ import annotations
@@ -8,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from iscope.analysis.findings import kinds
+from iscope.analysis.findings.kind import Kind
+from iscope.analysis.levels import REFERENCE
 from iscope.recipes import describe, frameworks
 from iscope.recipes.model import Framework, Option, Recipe
 from iscope.recipes.options import accepted_names, kind_in_words, spell
 
 PAGE = Path(__file__).with_name("recipes.md")
+FINDINGS = Path(__file__).with_name("findings.md")
 
 _HEAD = """\
 # Recipes
@@ -107,5 +112,49 @@ def _cell(text: str) -> str:
     return _escape(text).replace("|", "\\|")
 
 
+_FINDINGS_HEAD = """\
+# Findings
+
+<!-- Written by docs/generate.py: edit the modules in iscope/analysis/findings/ and run it again. -->
+
+What a dump can show, by code. `iscope analyze` and `iscope inspect` report findings, `iscope explain CODE` prints one
+of these sections. An error means that figures of this dump mean nothing until it is mended, a warning that the run is
+not healthy; information is worth knowing and no fault. A finding about a recipe or its bounds is above information
+only for a recipe that you named. A healthy dump has none above information; if yours has one, please report it as a
+defect.
+
+In the texts d = trainer logprob - inference logprob of a token, rho = exp(d), q = exp(inference logprob), S and G are
+the sum and the mean of d over a rollout's scored tokens, and k3 = mean(exp(d) - 1 - d) in nats per token. Tests on
+single tokens look at a fixed sample of whole groups, one million tokens at most, the same for any order of the dump."""
+
+
+def findings_page() -> str:
+    """Return the text of the page of findings."""
+    parts = [_FINDINGS_HEAD, "\n".join(_levels())]
+    for kind in kinds():
+        parts.extend(_finding(kind))
+    return "\n\n".join(parts) + "\n"
+
+
+def _levels() -> Iterator[str]:
+    yield "The verdict places k3 among published levels of healthy runs; `--healthy-k3` sets yours.\n"
+    yield "| stack | healthy up to k3 | published | source |"
+    yield "|---|---|---|---|"
+    for level in REFERENCE:
+        yield f"| {level.stack} | {level.k3:g} | {_cell(level.text)} | {_cell(level.source)} |"
+
+
+def _finding(kind: Kind) -> Iterator[str]:
+    yield f"## {kind.code} {_escape(kind.title)}"
+    yield _escape(kind.meaning)
+    yield "Usual causes:"
+    yield "\n".join(f"- {_escape(cause)}" for cause in kind.consistent_with)
+    yield f"No evidence of: {_escape(kind.no_evidence_of)}."
+    yield f"What to do: {_escape(kind.action)}."
+    yield f"How it is found: {_escape(kind.method)}"
+    yield f"Sources: {_escape('; '.join(kind.sources))}."
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    FINDINGS.write_text(findings_page(), encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from iscope.analysis.findings import kind, kinds
+from iscope.analysis.findings import kind_of, kinds
 from iscope.analysis.levels import REFERENCE
 from iscope.render.terminal.explain import listing, page
 
@@ -31,7 +31,7 @@ def explain(
     format_: Annotated[Literal["terminal", "json"], typer.Option("--format", help="How to print it.")] = "terminal",
 ) -> None:
     """Explain a finding: what a dump that has it shows, what usually causes it, and what to do."""
-    found = kinds() if code is None else [kind(code)]
+    found = kinds() if code is None else [kind_of(code)]
     if format_ == "json":
         document: dict[str, Any] = {"schema": _SCHEMA, "findings": [_json(one) for one in found]}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")

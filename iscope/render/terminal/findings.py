@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.text import Text
 
-from iscope.model import Report
+from iscope.model import Finding, Report
 from iscope.render.numbers import counted
 from iscope.render.strings import clean, prose
 from iscope.render.terminal.page import wrap
 
 _STYLES = {"error": "bold red", "warning": "bold yellow"}
+_MINOR = "information"
 
 
 def findings(report: Report, width: int, *, verbose: bool) -> list[Text]:
-    """Return the findings in the order of the report, with their examples if ``verbose``."""
-    return [line for found in report.findings for line in _finding(found, width, verbose=verbose)]
+    """Return the findings in the order of the report; those for information only by title, unless ``verbose``."""
+    return paragraphs(report.findings, width, verbose=verbose)
 
 
-def _finding(found: dict[str, Any], width: int, *, verbose: bool) -> list[Text]:
-    severity = clean(found.get("severity", "information"))
-    word = severity.upper()
-    counts = [
-        counted(found[f"{noun}s"], noun) for noun in ("token", "rollout") if isinstance(found.get(f"{noun}s"), int)
-    ]
+def paragraphs(found: Sequence[Finding], width: int, *, verbose: bool) -> list[Text]:
+    """Return findings as paragraphs, with their examples if ``verbose``."""
+    whole = [finding for finding in found if verbose or finding.severity != _MINOR]
+    lines = [line for finding in whole for line in _finding(finding, width, verbose=verbose)]
+    titles = [f"{clean(one.code)} {prose(one.title)}" for one in found if one not in whole]
+    if titles:
+        line = Text(f"INFORMATION {'; '.join(titles)} (--verbose says more)")
+        line.stylize("bold", 0, len("INFORMATION"))
+        lines += wrap(line, width, 2)
+    return lines
+
+
+def _finding(found: Finding, width: int, *, verbose: bool) -> list[Text]:
+    word = clean(found.severity).upper()
+    numbers = (("token", found.tokens), ("rollout", found.rollouts))
+    counts = [counted(number, noun) for noun, number in numbers if isinstance(number, int)]
     where = f" ({', '.join(counts)})" if counts else ""
-    title = f"{word} {clean(found.get('code', '?'))} {prose(found.get('title', ''))}{where}: "
-    line = Text(title + prose(found.get("message", "")))
-    line.stylize(_STYLES.get(severity, "bold"), 0, len(word))
-    examples = found.get("examples") or []
-    shown = [part for example in examples for part in wrap(f"    {_example(example)}", width, 6)] if verbose else []
-    return wrap(line, width, 2) + shown
+    line = Text(f"{word} {clean(found.code)} {prose(found.title)}{where}: {prose(found.message)}{_action(found)}")
+    line.stylize(_STYLES.get(found.severity, "bold"), 0, len(word))
+    examples = found.examples if verbose else []
+    return wrap(line, width, 2) + [part for one in examples for part in wrap(f"    {_example(one)}", width, 6)]
+
+
+def _action(found: Finding) -> str:
+    return f" Try: {prose(found.action)}." if found.action else ""
 
 
 def _example(example: Any) -> str:
