@@ -1,4 +1,4 @@
-"""What the contract tests run on: every recipe of the registry, random batches, and draws of declared options."""
+"""What the contract tests run on: every recipe, own ones too, random batches, and draws of options."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from iscope.errors import UsageError
 from iscope.recipes import bind, frameworks
 from iscope.recipes.model import BoundRecipe, Framework, Option, Recipe
 from iscope.rollouts import LOGPROBS, RolloutBatch
+from tests.own_cases import TABLES as OWN_TABLES
 
-ROWS = [(table, row) for table in frameworks() for row in table.recipes]
+TABLES = (*frameworks(), *OWN_TABLES)
+ROWS = [(table, row) for table in TABLES for row in table.recipes]
 IDS = [row.name for _, row in ROWS]
 
 LENGTHS = (4, 0, 1, 5, 3, 5, 0, 2)
@@ -41,12 +43,16 @@ def ragged(
 
 
 def batch_of(lists: Mapping[str, list[Any]], rows: list[int] | None = None) -> RolloutBatch:
-    """Build a batch of some of the rollouts, in the order of ``rows``; ids and groups follow the rollout."""
+    """Build a batch of some of the rollouts, in the order of ``rows``; ids, groups and rewards follow the rollout."""
     rows = list(range(len(lists["advantage"]))) if rows is None else rows
     picked = {name: [values[row] for row in rows] for name, values in lists.items()}
     columns = pl.DataFrame(
-        {"rollout_id": [f"r{row}" for row in rows], "group_id": [f"g{row // 2}" for row in rows]},
-        schema={"rollout_id": pl.String, "group_id": pl.String},
+        {
+            "rollout_id": [f"r{row}" for row in rows],
+            "group_id": [f"g{row // 2}" for row in rows],
+            "reward": [float(row % 2) for row in rows],
+        },
+        schema={"rollout_id": pl.String, "group_id": pl.String, "reward": pl.Float64},
     )
     sides = [picked.pop(name) for name in ("trainer_logprobs", "inference_logprobs", "loss_mask")]
     return RolloutBatch.from_lists(*sides, columns=columns, **picked)

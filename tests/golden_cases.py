@@ -29,7 +29,7 @@ def golden_batch(folder: Path, variant: str, columns=("trainer_logprobs", "infer
         *(dump[name].to_list() for name in columns[:2]),
         dump["loss_mask"].to_list(),
         advantage=dump["advantage"].to_list(),
-        columns=dump.select("rollout_id", "group_id", "step"),
+        columns=dump.select("rollout_id", "group_id", "step", "reward"),
         **{name: dump[name].to_list() for name in columns[2:]},
     )
     logprobs = {name: getattr(batch, name) for name in columns}

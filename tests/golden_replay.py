@@ -16,7 +16,7 @@ def loss_and_gradient(batch: RolloutBatch, recipe: BoundRecipe) -> tuple[float, 
     outcome = replay_batch(batch, recipe, "exclude")
     one_batch = torch.zeros(len(batch), dtype=torch.int64)
     groups = Groups().numbers(batch.columns, one_batch) if recipe.loss.aggregation.by_group else None
-    totals = Totals.zeros(1).add(outcome.loss_tokens, one_batch, outcome.counted, groups)
+    totals = Totals.zeros(1).add(outcome.loss_tokens, one_batch, outcome.counted, groups, outcome.rewarded)
     loss, gradient = divided(outcome, recipe, one_batch, totals, groups)
     return float(loss.sum()), gradient
 

@@ -16,19 +16,21 @@ from iscope.analysis.report import build_report
 from iscope.ledger.ledger import Ledger, LedgerBuilder
 from iscope.ledger.measure import measure
 from iscope.ledger.plan import Plan
-from iscope.recipes import frameworks
+from iscope.recipes import bind, frameworks
 from iscope.recipes.model import BoundRecipe, Filter, Framework, Level, Pair, Quantity, Reduction, Signs, bound_value
-from iscope.replay.aggregation import dropped_tokens
-from iscope.replay.correction import Correction, correct
-from iscope.replay.losses import LossTerms, loss_terms
+from iscope.replay.correction import correct
+from iscope.replay.dump_cuts import own_cuts
+from iscope.replay.losses import terms_left
 from iscope.replay.outcome import replay_batch
 from iscope.replay.usable import usable
 from iscope.replay.view import TokenView, scored_view
 from iscope.rollouts import LOGPROBS, RolloutBatch
-from tests.contract_cases import IDS, ROWS, batch_of, bound, default_of, exact, ragged
+from tests.contract_cases import IDS, ROWS, TABLES, batch_of, bound, default_of, exact, ragged
 
-TABLES = frameworks()
-every_framework = pytest.mark.parametrize("table", TABLES, ids=[table.name or "generic" for table in TABLES])
+TABLE_IDS = [table.name or "generic" for table in frameworks()]
+TABLE_IDS += [f"own-{table.name or 'generic'}" for table in TABLES[len(TABLE_IDS) :]]
+every_framework = pytest.mark.parametrize("table", TABLES, ids=TABLE_IDS)
+every_whole_framework = pytest.mark.parametrize("table", frameworks(), ids=TABLE_IDS[: len(frameworks())])
 every_recipe = pytest.mark.parametrize(("table", "row"), ROWS, ids=IDS)
 few = settings(max_examples=1, derandomize=True, database=None, suppress_health_check=[HealthCheck.differing_executors])
 
@@ -124,8 +126,10 @@ def _same(one: Ledger, other: Ledger) -> None:
 
 @every_framework
 def test_order_and_split_change_no_bit(table):
-    # A filter over the whole batch sees another batch when it is split.
-    splittable = [r for r in _defaults(table) if all(rule.mean_high is None for rule in r.filters)]
+    # A filter over the whole batch, or a loss over its groups, sees another batch when it is split.
+    splittable = [
+        r for r in _defaults(table) if not r.loss.couples_rollouts and all(rule.mean_high is None for rule in r.filters)
+    ]
     for lists in (ORDINARY, WILD):
         rows = list(range(len(lists["advantage"])))
         shuffled = [*rows[3:], *rows[:3]][::-1]
@@ -166,14 +170,19 @@ def test_padding_changes_nothing(table):
             assert getattr(one, name).equal(getattr(other, name)), (recipe.spec, name)
 
 
-def _view(batch: RolloutBatch) -> TokenView:
-    return scored_view(batch, usable(batch), "exclude")[0]
+def _view(batch: RolloutBatch, recipe: BoundRecipe) -> TokenView:
+    view = scored_view(batch, usable(batch), "exclude")[0]
+    view.cuts = own_cuts(view, (recipe,), batch.columns)
+    return view
 
 
 def _moved(view: TokenView, recipe: BoundRecipe, shift: torch.Tensor) -> TokenView:
     """The view with the current logprobs moved; a signal made of them is constant, so the reference moves along."""
     ref = view.ref + shift if recipe.loss.signal == "ref" else view.ref
-    return replace(view, current=view.current + shift, ref=ref, _cache={})
+    moved = replace(view, current=view.current + shift, ref=ref, _cache={})
+    if recipe.loss.couples_rollouts:
+        moved.cuts = own_cuts(moved, (recipe,), BATCH.columns)
+    return moved
 
 
 class Frozen:
@@ -186,18 +195,11 @@ class Frozen:
     def __init__(self, view: TokenView, recipe: BoundRecipe) -> None:
         self.view, self.recipe = view, recipe
         self.correction = correct(view, recipe)
-        self.terms = self._terms(view, recipe, self.correction)
+        self.terms = terms_left(view, recipe, self.correction)
         # A constant factor of the policy term that would move with the current logprobs is divided out and put back.
         self.bare = replace(recipe, loss=replace(recipe.loss, influence=None))
-        plain = self._terms(view, self.bare, self.correction).policy
+        plain = terms_left(view, self.bare, self.correction).policy
         self.factor = torch.where(plain == 0, 1.0, self.terms.policy / plain)
-
-    def _terms(self, view: TokenView, recipe: BoundRecipe, correction: Correction) -> LossTerms:
-        terms = loss_terms(view, recipe, correction)
-        dropped = dropped_tokens(view, recipe, correction)
-        if dropped is None:
-            return terms
-        return LossTerms(*(None if part is None else part.masked_fill(dropped, 0.0) for part in vars(terms).values()))
 
     def tokens(self, shift: torch.Tensor) -> torch.Tensor:
         """The loss of every token [P] with the current logprobs moved by ``shift`` [P], nats."""
@@ -205,7 +207,7 @@ class Frozen:
         correction = self.correction
         if self.recipe.loss.gradient_through == "weight":
             correction = replace(correction, weight=correct(moved, self.recipe).weight)
-        terms = self._terms(moved, self.bare, correction)
+        terms = terms_left(moved, self.bare, correction)
         policy = terms.policy * self.factor
         if self.recipe.loss.gradient_through == "score":
             policy = self.terms.policy / self.view.policy * moved.policy
@@ -224,8 +226,11 @@ def _cut(frozen: Frozen) -> torch.Tensor:
 
 
 def _check_derivative(recipe: BoundRecipe) -> None:
-    """Central differences: one token of every rollout moves at a time, as rollouts do not touch each other."""
-    view = _view(BATCH)
+    """Central differences: one token of every rollout moves at a time, unless rollouts touch each other."""
+    view = _view(BATCH, recipe)
+    if recipe.loss.couples_rollouts:
+        _check_every_token(recipe, view)
+        return
     frozen, segments = Frozen(view, recipe), view.segments
     score, cut = frozen.terms.score(), _cut(frozen)
     here = frozen.tokens(torch.zeros_like(score))
@@ -246,9 +251,28 @@ def _check_derivative(recipe: BoundRecipe) -> None:
     assert checked >= 0.9 * segments.tokens, recipe.spec
 
 
+def _check_every_token(recipe: BoundRecipe, view: TokenView) -> None:
+    """Central differences of the loss of the whole batch by each token."""
+    frozen = Frozen(view, recipe)
+    for place, expected in enumerate(frozen.terms.score().tolist()):
+        shift = torch.zeros(view.segments.tokens, dtype=torch.float64)
+        shift[place] = STEP
+        difference = float((frozen.tokens(shift) - frozen.tokens(-shift)).sum()) / (2 * STEP)
+        assert math.isclose(difference, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE), recipe.spec
+
+
 @every_recipe
 def test_coefficient_is_the_derivative(table, row):
     _check_derivative(default_of(table, row))
+
+
+@every_whole_framework
+def test_coefficient_of_every_loss_type_is_the_derivative(table):
+    """Without a correction, and with what the loss type itself asks for."""
+    row = next(row for row in table.recipes if row.name.endswith("none"))
+    for name, _ in table.losses if len(table.losses) > 1 else ():
+        needed = [c.options[0] for c in table.constraints if c.when == ("loss_type", name) and c.kind == "any"]
+        _check_derivative(bind(row, table, {"loss_type": name} | dict.fromkeys(needed, 1.3)))
 
 
 @every_recipe
@@ -271,7 +295,8 @@ def _plain_ratio(view: TokenView, pair: Pair, reduction: Reduction) -> torch.Ten
 
 def _is_band(rule: Filter) -> bool:
     """Whether the filter keeps exactly what lies within plain bounds of a ratio."""
-    plain = rule.quantity is Quantity.LOG_RATIO and rule.space != "plain" and rule.mean_high is None
+    statistic = rule.quantity is Quantity.LOG_RATIO and rule.function is None
+    plain = statistic and rule.space != "plain" and rule.mean_high is None
     signed = rule.pushed_only or {rule.low_signs, rule.high_signs} != {Signs.ANY}
     known = rule.reduction in (Reduction.TOKEN, Reduction.SUM, Reduction.MEAN) and rule.pair is not Pair.CURRENT_REF
     return plain and known and not signed and rule.sees == "original"
@@ -299,5 +324,5 @@ def _check_bounds(recipe: BoundRecipe, view: TokenView) -> None:
 @few
 @given(data=st.data())
 def test_weights_and_kept_ratios_lie_within_their_bounds(table, row, data):
-    _check_bounds(default_of(table, row), _view(BATCH))
-    _check_bounds(data.draw(bound(table, row)), _view(BATCH))
+    for recipe in (default_of(table, row), data.draw(bound(table, row))):
+        _check_bounds(recipe, _view(BATCH, recipe))

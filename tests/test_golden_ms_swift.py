@@ -84,7 +84,7 @@ def test_loss_and_gradient(golden, variant):
     for case in found:
         recipe = parse(recipe_of(case["spec"]))
         outcome = replay_batch(batch, recipe, "exclude")
-        counted = loss_tokens_of(batch) if recipe.loss.counts_dropped else outcome.loss_tokens
+        counted = loss_tokens_of(batch) if recipe.loss.denominator.counts_dropped else outcome.loss_tokens
         groups = Groups().numbers(batch.columns, one_batch)
         totals = Totals.zeros(1).add(counted, one_batch, None, groups)
         divisor = divisors(recipe.loss, outcome.loss_tokens, one_batch, totals, groups)

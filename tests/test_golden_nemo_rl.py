@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
-import polars as pl
 import pytest
 import torch
 
 from iscope import replay
-from iscope.errors import UsageError
 from iscope.ledger.measure import take_rollouts
 from iscope.recipes.grammar import parse
 from iscope.recipes.options import spell
@@ -22,10 +19,8 @@ from tests.golden_replay import loss_and_gradient, on_loss_tokens
 VARIANTS = ("", "_extreme")
 COLUMNS = ("trainer_logprobs", "inference_logprobs", "current_logprobs", "ref_logprobs")
 KINDS = {"correction": 23, "filter": 6, "loss": 45}
-# It needs the rewards the loss was given, and adds the mean logprob of the batch's rewarded tokens.
-NOT_REPLAYED = "positive_example_nll_weight"
-# No figures of a report: the values of losses, and with disable_ppo_ratio the logprobs that are logged as ratios.
-NO_FIGURES = {"loss", "positive_nll_loss"}
+# No figure of a report, which has no values of losses.
+NO_FIGURE = "loss"
 THEIR_NAMES = {"num_masked_seqs": "num_masked_seqs_by_logprob_error"}
 # A float64 mean of exp(d) - 1 - d, or of terms of both signs, is off by up to 2 eps where the terms are of size 1.
 THEIR_ROUNDING = 2 * torch.finfo(torch.float64).eps
@@ -38,7 +33,6 @@ def recipe_of(spec: dict) -> str:
     low, high = (given.pop(f"truncated_importance_sampling_ratio{end}", None) for end in ("_min", ""))
     options = {"ratio_min": low, "ratio": high} if kind else {}
     assert not given.pop("use_kl_in_reward", False)
-    assert not given.pop(NOT_REPLAYED, 0.0)
     options |= {"seq_logprob_error_threshold": spec.get("seq_logprob_error_threshold")} | given
     text = ",".join(f"{name}={spell(value)}" for name, value in options.items())
     return f"nemo-rl/{kind or ('is' if corrects else 'none')}:{text}"
@@ -47,14 +41,7 @@ def recipe_of(spec: dict) -> str:
 def golden_cases(golden, variant: str, *kinds: str) -> list[dict]:
     found = [case for kind in kinds for case in cases(golden, f"nemo_rl{variant}", kind)]
     assert len(found) == sum(KINDS[kind] for kind in kinds)
-    return [case for case in found if not case["spec"]["options"].get(NOT_REPLAYED)]
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_what_is_not_replayed(golden, variant):
-    assert len(golden_cases(golden, variant, *KINDS)) == sum(KINDS.values()) - 1
-    with pytest.raises(UsageError, match=NOT_REPLAYED):
-        parse(f"nemo-rl/none:{NOT_REPLAYED}=0.1")
+    return found
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -92,15 +79,13 @@ def test_loss_and_gradient(golden, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_metrics(golden, variant):
     batch = golden_batch(golden, variant, COLUMNS)
-    reward = pl.Series("reward", (batch.advantage > 0).double().numpy())
-    batch = replace(batch, columns=batch.columns.with_columns(reward))
     found = golden_cases(golden, variant, *KINDS)
     report = report_of(batch, [recipe_of(case["spec"]) for case in found])
     absent = 0
     for case, recipe in zip(found, report.recipes, strict=True):
         logged = json.loads(case["metrics"])
         for name, value in logged.items():
-            if name in NO_FIGURES:
+            if name == NO_FIGURE:
                 assert name not in recipe.framework
                 continue
             given = recipe.framework[THEIR_NAMES.get(name, name)]

@@ -26,7 +26,6 @@ COLUMNS = ("trainer_logprobs", "inference_logprobs", "current_logprobs")
 FULL = next(row for row in FRAMEWORK.recipes if row.name == "skyrl/off_policy_correction")
 OPTIONS = {option.name: option for option in (*FULL.options, *FRAMEWORK.loss_options)}
 NOT_REPLAYED = {
-    "a cap that is not above 0 makes every weight that cap, and is refused": [4],
     "token_mean_legacy divides by the loss tokens of each micro-batch, which no dump records": [37, 38],
     "clip_cov picks tokens at random": [67, 68],
     "kl_cov sorts the tokens of a micro-batch, which no dump records": [69, 70],

@@ -94,7 +94,7 @@ def replayed(batch, recipe):
         add_weights(means, batch, "exclude", one_batch)
         mean = means.means()[one_batch]
     outcome = replay_batch(batch, recipe, "exclude", mean)
-    counted = outcome.read_tokens if recipe.loss.counts_dropped else outcome.loss_tokens
+    counted = outcome.read_tokens if recipe.loss.denominator.counts_dropped else outcome.loss_tokens
     loss, gradient = divided(outcome, recipe, one_batch, Totals.zeros(1).add(counted, one_batch))
     return float(loss.sum()), gradient
 

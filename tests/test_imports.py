@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "iscope"
 ROOMS = (
     "cli",
     "integrations",
+    "comparison",
     "api",
     "gates",
     "render",
@@ -133,7 +134,9 @@ def test_importing_iscope_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["recipes"], ["analyze", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["recipes"], ["analyze", "--help"], ["explain", "IS003"]], ids=" ".join
+)
 def test_light_commands_do_not_import_torch(arguments: list[str]) -> None:
     done = python(
         "import runpy, sys\n"

@@ -56,7 +56,10 @@ def batch_of(rollouts, current=True):
         current_logprobs=flat("current") if current else None,
         ref_logprobs=flat("ref"),
         advantage=torch.tensor([rollout["advantage"] for rollout in rollouts], dtype=torch.float64),
-        columns=batch.columns.with_columns(group_id=pl.int_range(pl.len()) // 3),
+        columns=batch.columns.with_columns(
+            pl.Series("reward", [rollout.get("reward") for rollout in rollouts], dtype=pl.Float64),
+            group_id=pl.int_range(pl.len()) // 3,
+        ),
     )
 
 

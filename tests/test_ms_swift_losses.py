@@ -69,7 +69,7 @@ def recipe_of(mode, options):
 def replayed(batch, recipe):
     """Loss of the batch and gradient of each loss token."""
     outcome, one_batch = replay_batch(batch, recipe, "exclude"), torch.zeros(len(batch), dtype=torch.int64)
-    counted = loss_tokens_of(batch) if recipe.loss.counts_dropped else outcome.loss_tokens
+    counted = loss_tokens_of(batch) if recipe.loss.denominator.counts_dropped else outcome.loss_tokens
     groups = Groups().numbers(batch.columns, one_batch) if recipe.loss.aggregation.by_group else None
     totals = Totals.zeros(1).add(counted, one_batch, None, groups)
     loss, gradient = divided(outcome, recipe, one_batch, totals, groups)

@@ -21,7 +21,7 @@ import iscope
 from iscope.dump import open_dump
 from iscope.engines.replay_pass import Task, replay_dump
 from iscope.recipes.grammar import parse
-from iscope.recipes.model import Aggregation, Level, Pair, Penalty
+from iscope.recipes.model import Aggregation, Denominator, Level, Pair, Penalty
 from iscope.rollouts import RolloutBatch
 from tests.golden_cases import relative_error
 from tests.reference import slow
@@ -231,16 +231,23 @@ def test_aggregation_over_the_batch(aggregation, batch):
     steps = [7, 7, 9, 9, 7]
     advantages = [1.0, -2.0, 3.0, 0.5, 1.0]
     logprobs = [[-0.5] * len(mask) for mask in masks]
-    dump = RolloutBatch.from_lists(logprobs, logprobs, masks, advantage=advantages, columns={"step": steps})
+    groups = ["a", "b", "a", "b", "c"]
+    columns = {"step": steps, "group_id": groups}
+    dump = RolloutBatch.from_lists(logprobs, logprobs, masks, advantage=advantages, columns=columns)
     recipe = parse("none")
-    recipe = replace(recipe, loss=replace(recipe.loss, aggregation=aggregation, norm_length=8.0))
+    loss = replace(recipe.loss, aggregation=aggregation, denominator=Denominator(norm_length=8.0))
+    recipe = replace(recipe, loss=loss)
     result = iscope.replay(dump, recipe=recipe, batch=batch, precision="float64")
     scopes = {"all": {"all": range(5)}, "step": {7: [0, 1, 4], 9: [2, 3]}, 2: {0: [0, 1], 1: [2, 3], 2: [4]}}[batch]
     rows = result.to_polars()["coefficient"].to_list()
     assert list(result.loss) == list(scopes)
     for label, members in scopes.items():
         tokens = {row: sum(masks[row]) for row in members}
+        present = {groups[row] for row in members}
+        of_group = {group: sum(n for row, n in tokens.items() if groups[row] == group) for group in present}
         divisor = {
+            Aggregation.GROUP_MEAN_TOKEN_SUM: dict.fromkeys(members, len(present)),
+            Aggregation.GROUP_MEAN_TOKEN_MEAN: {row: len(present) * max(of_group[groups[row]], 1) for row in members},
             Aggregation.TOKEN_MEAN: dict.fromkeys(members, max(sum(tokens.values()), 1)),
             Aggregation.TOKEN_SUM: dict.fromkeys(members, 1),
             Aggregation.SEQ_MEAN_TOKEN_SUM: dict.fromkeys(members, len(members)),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import RecipeRows
-from iscope.recipes.model import Loss
+from iscope.recipes.model import Denominator, Loss
 from iscope.replay.aggregation import Totals, counted_rollouts, counted_tokens, divisors
 from iscope.replay.groups import Groups
 
@@ -43,16 +43,17 @@ def denominators(rows: RecipeRows) -> Denominators:
 
 
 def _denominators(rows: RecipeRows) -> Denominators:
-    loss, batch = rows.recipe.loss, _Batch.of(rows)
+    loss, counted, batch = rows.recipe.loss, rows.recipe.loss.denominator, _Batch.of(rows)
     read = batch.read_tokens
     left = (read - batch.column("logged.dropped")).masked_fill(batch.column("logged.gone") > 0, 0)
     gone = batch.column("logged.gone") > 0
-    own = replace(loss, batch_size=None, batch_tokens=None, fills_empty=False, epsilon=0.0, count_epsilon=0.0)
+    plain = Denominator(norm_length=counted.norm_length, counts=counted.counts, counts_dropped=counted.counts_dropped)
+    own = replace(loss, denominator=plain)
     kept = torch.cat([torch.from_numpy(rows.kept.astype(np.int64)), torch.zeros(batch.rest, dtype=torch.int64)])
     every = counted_rollouts(loss, read, None)
-    counted_left = every if loss.counts_dropped else counted_rollouts(loss, left, gone)
+    counted_left = every if counted.counts_dropped else counted_rollouts(loss, left, gone)
     return Denominators(
-        kept=batch.logs(loss, left, read if loss.counts_dropped else left, counted_left),
+        kept=batch.logs(loss, left, read if counted.counts_dropped else left, counted_left),
         base=batch.logs(loss, read, read, every),
         survivors=batch.logs(own, kept, kept, kept > 0),
         full=batch.logs(own, read, read, every),
@@ -64,7 +65,7 @@ def penalty_mean(rows: RecipeRows, values: Array) -> float:
 
     Of several batches it is the sum of theirs.
     """
-    loss, penalty = rows.recipe.loss, rows.recipe.loss.penalty
+    loss, penalty, counted = rows.recipe.loss, rows.recipe.loss.penalty, rows.recipe.loss.denominator
     assert penalty is not None
     batch = _Batch.of(rows)
     read = batch.read_tokens
@@ -72,7 +73,7 @@ def penalty_mean(rows: RecipeRows, values: Array) -> float:
     left = (read - batch.column("logged.dropped")).masked_fill(gone, 0)
     tokens = read if any(rule.spares_penalty for rule in rows.recipe.filters) else left
     own = replace(loss, aggregation=penalty.aggregation or loss.aggregation)
-    logs = batch.logs(own, tokens, read if loss.counts_dropped else left, counted_rollouts(own, left, gone))
+    logs = batch.logs(own, tokens, read if counted.counts_dropped else left, counted_rollouts(own, left, gone))
     return float((values * np.exp(-logs)).sum())
 
 

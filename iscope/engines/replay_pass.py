@@ -18,15 +18,18 @@ from torch import Tensor
 from iscope.dump import Dump
 from iscope.dump.writer import output_path, parquet_file
 from iscope.engines.ahead import decode_ahead
+from iscope.engines.batch_scope import in_words
 from iscope.engines.cuts_pass import find_cuts
 from iscope.engines.local import Progress
 from iscope.engines.replay_rows import rows, schema
-from iscope.engines.scopes import Label, Scopes, in_words
+from iscope.engines.scopes import Label, Scopes
 from iscope.errors import DataError
+from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.aggregation import Totals, counted_tokens
 from iscope.replay.dump_cuts import RowCuts, cuts_of
 from iscope.replay.groups import Groups
+from iscope.replay.losses.positive_nll import rewarded
 from iscope.replay.normalisation import BatchMeans
 from iscope.replay.outcome import Outcome, add_weights, divided, loss_tokens_of, needs_advantage, replay_batch
 from iscope.replay.segments import Segments
@@ -168,7 +171,7 @@ def _replayed(
 def _first_pass(dump: Dump, task: Task, scopes: Scopes, cuts: RowCuts) -> tuple[Totals, Tensor | None]:
     """What the loss of each batch is divided by, and its weights, where the recipe normalises them."""
     loss = task.recipe.loss
-    drops = any(rule.drops for rule in task.recipe.filters) and not loss.counts_dropped
+    drops = any(rule.drops for rule in task.recipe.filters) and not loss.denominator.counts_dropped
     means = BatchMeans(task.recipe) if task.recipe.weight.normalises else None
     totals, first, groups = Totals.zeros(len(scopes.labels)), 0, Groups()
     for batch in decode_ahead(dump.batches()):
@@ -178,10 +181,10 @@ def _first_pass(dump: Dump, task: Task, scopes: Scopes, cuts: RowCuts) -> tuple[
             own = cuts_of(cuts, slice(first, first + len(batch)))
             outcome = replay_batch(batch, task.recipe, task.unscored, cuts=own)
             left, counted = outcome.loss_tokens, outcome.counted
-        elif loss.counts == "filled":
+        elif loss.denominator.counts == "filled":
             counted = left > 0
         numbers = groups.numbers(batch.columns, places) if loss.aggregation.by_group else None
-        totals = totals.add(counted_tokens(loss, left), places, counted, numbers)
+        totals = totals.add(counted_tokens(loss, left), places, counted, numbers, rewarded(loss, batch.columns))
         if means is not None:
             add_weights(means, batch, task.unscored, places)
         first += len(batch)
@@ -208,6 +211,8 @@ def _assumptions(dump: Dump, task: Task, unscored: int) -> list[str]:
     said = [*dump.assumptions, f"the loss is normalised over the batch, and {in_words(task.batch)}."]
     if "current_logprobs" not in dump.present:
         said.append("on-policy assumed: no current logprobs, the trainer's stand in for them.")
+    if task.recipe.weight.sign < 0:
+        said.append(negative_weights(task.recipe))
     if not _has_signal(dump, task.recipe):
         said.append("the dump has no advantages: there is no loss, and every coefficient is null.")
     if unscored:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iscope.recipes.losses import Aggregation, BySign, Loss
+from iscope.recipes.losses import Aggregation, BySign, Loss, LossLogs
 from iscope.recipes.model import Constraint, Option, Pair, Ref
 
 _LEVEL = "importance_sampling_level"
@@ -18,7 +18,7 @@ PPO_LOSS = Loss(
     aggregation=Aggregation.TOKEN_MEAN,
     sees="survivors",
     pools_advantage=True,
-    tracked=True,
+    logs=LossLogs(tracked=True),
 )
 COUPLED_LOSS = Loss(
     "clipped_weight",
@@ -29,7 +29,7 @@ COUPLED_LOSS = Loss(
     pair=Pair.CURRENT_INFERENCE,
     aggregation=Aggregation.TOKEN_MEAN,
     pools_advantage=True,
-    tracked=True,
+    logs=LossLogs(tracked=True),
 )
 SAPO_LOSS = Loss(
     "sapo",
@@ -38,7 +38,7 @@ SAPO_LOSS = Loss(
     temperature=BySign(Ref("sapo_tau_pos"), Ref("sapo_tau_neg")),
     aggregation=Aggregation.TOKEN_MEAN,
     pools_advantage=True,
-    tracked=True,
+    logs=LossLogs(tracked=True),
 )
 
 LOSS_OPTIONS = (

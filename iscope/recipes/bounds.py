@@ -56,6 +56,15 @@ def bands(recipe: BoundRecipe) -> list[Band]:
     return [band for band in found if band is not None and (band.low > -math.inf or band.high < math.inf)]
 
 
+def negative_weights(recipe: BoundRecipe) -> str:
+    """Say what an upper bound below 0 makes of the weights of a recipe that has one, in a sentence."""
+    high = bound_value(recipe.weight.high)
+    return (
+        f"{recipe.spec}: the upper bound of the weight is below 0, so every weight is {high:g} and the gradient points "
+        "the wrong way."
+    )
+
+
 def _of_weight(rule: WeightRule) -> Band | None:
     if rule.level is Level.NONE or not rule.applied or rule.decided_by is not None or rule.function is not None:
         return None

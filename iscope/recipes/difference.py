@@ -79,9 +79,12 @@ def difference(one: BoundRecipe, other: BoundRecipe) -> Difference:
 
 
 def _in_force(loss: Loss) -> Loss:
-    """The loss without a penalty that counts nothing."""
-    penalty = loss.penalty
-    return dataclasses.replace(loss, penalty=None) if penalty is not None and penalty.coefficient == 0 else loss
+    """The loss without further terms that count nothing."""
+    if loss.penalty is not None and loss.penalty.coefficient == 0:
+        loss = dataclasses.replace(loss, penalty=None)
+    if loss.positive_nll is not None and loss.positive_nll.coefficient == 0:
+        loss = dataclasses.replace(loss, positive_nll=None)
+    return loss
 
 
 def _filters(one: BoundRecipe, other: BoundRecipe) -> Iterator[Rule]:

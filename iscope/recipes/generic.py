@@ -49,6 +49,7 @@ _RECIPES = (
         "bound 2 as in verl, slime and SkyRL",
         options=(Option("high", "high", "float", 2.0, "Upper truncation of the token ratio.", aliases=("cap",)),),
         weight=WeightRule(Level.TOKEN, high=_HIGH),
+        constraints=(Constraint("positive", ("high",), remedy="a bound is a ratio, not its log"),),
         notes=("Rare tokens whose ratio falls towards 0 keep that weight: there is no lower bound.",),
     ),
     Recipe(

@@ -168,6 +168,7 @@ def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRe
     listed = () if row.filter_list is None else listed_filters(row.name, row.filter_list, values)
     filters = _in_force([*filled, *listed])
     weight = _seen(_fill(rule, values), filters)
+    weight = dataclasses.replace(weight, level=Level(str(weight.level)))
     loss = row.loss or _loss_of_type(framework, values)
     if weight.function is not None and loss.gradient_through == "weight":
         raise UsageError(
@@ -175,15 +176,20 @@ def _bind(row: Recipe, framework: Framework, given: Iterable[_Given]) -> BoundRe
             f"type {loss.type}, runs through the weight; take a loss that holds the weight constant."
         )
     read = {"loss_type", *_references((rule, row.filters, loss), values)}
-    weighted = weight.level != Level.NONE and weight.applied
+    bound_loss = dataclasses.replace(_fill(loss, values), weighted=weight.level is not Level.NONE and weight.applied)
+    if bound_loss.logs_weight and weight.sign < 0:
+        raise UsageError(
+            f"{row.name}: with an upper bound below 0 its weights have no logarithm, which its loss, of type "
+            f"{bound_loss.type}, takes; set a bound above 0."
+        )
     return BoundRecipe(
         name=row.name,
         framework=framework.name,
         spec=_spec(row, framework, values),
         options=values,
-        weight=dataclasses.replace(weight, level=Level(str(weight.level))),
+        weight=weight,
         filters=filters,
-        loss=dataclasses.replace(_fill(loss, values), weighted=weighted),
+        loss=bound_loss,
         row=row,
         given=tuple(said),
         unused=tuple(

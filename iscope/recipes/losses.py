@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from iscope.recipes.rules import Filter, Function, LogClamp, Number, Pair, Ref
+from iscope.recipes.rules import Filter, Function, LogClamp, Number, Pair, Ref, bound_value
 
 
 class Aggregation(StrEnum):
@@ -93,6 +93,67 @@ class Influence:
 
 
 @dataclass(frozen=True)
+class PositiveNLL:
+    """A term beside the policy term: coefficient times the mean of -log pi over the tokens of good rollouts.
+
+    Good are those whose reward is above 0; the mean is over their loss tokens in the batch, and no weight touches it.
+
+    Attributes:
+        coefficient: factor of the term; 0 is no term.
+    """
+
+    coefficient: Number
+
+
+@dataclass(frozen=True)
+class Denominator:
+    """What a loss is divided by, as far as its aggregation leaves that open.
+
+    Attributes:
+        norm_length: tokens, the constant length of ``seq-mean-token-sum-norm``.
+        batch_tokens: tokens that ``token-mean`` divides by; None: the loss tokens of the batch.
+        batch_size: rollouts that a mean over rollouts divides by; None: those of the batch, empty ones included.
+        counts: the rollouts in a mean over rollouts: all of the batch, those with loss tokens (``filled``), or all but
+            those that a filter drops (``undropped``).
+        counts_dropped: whether ``token-mean`` divides by the loss tokens that filters dropped as well.
+        fills_empty: whether ``token-mean`` counts a rollout without loss tokens as one token.
+        epsilon: added to the tokens or rollouts of the batch that are divided by, and to the tokens of a rollout in r
+            at level ``sequence``.
+        count_epsilon: added to the tokens of a rollout where its mean is taken.
+    """
+
+    norm_length: Number = None
+    batch_tokens: Number = None
+    batch_size: Number = None
+    counts: Literal["all", "filled", "undropped"] = "all"
+    counts_dropped: bool | Ref = False
+    fills_empty: bool = False
+    epsilon: float = 0.0
+    count_epsilon: float = 0.0
+
+
+@dataclass(frozen=True)
+class LossLogs:
+    """What a framework logs of its loss, which the ledger then keeps.
+
+    Attributes:
+        ratio: r within its bounds.
+        lag: log r, over the tokens that filters leave in the loss mask, and what the loss does at its limits.
+        left: whether the rest is over the tokens that filters leave in the loss mask.
+        tracked: sum, smallest and largest of what the loss does to a token.
+    """
+
+    ratio: bool = False
+    lag: bool = False
+    left: bool = False
+    tracked: bool = False
+
+
+_BY_THE_BATCH = Denominator()
+_NOTHING = LossLogs()
+
+
+@dataclass(frozen=True)
 class Loss:
     """The surrogate on top of the correction. w is the applied weight, A the advantage, r the ratio current/trainer.
 
@@ -127,25 +188,12 @@ class Loss:
         signal: what A is: the advantage, the reference logprob minus the current one, or 1 for every token.
         advantage_scale: factor of A.
         penalty: a further term, on kept and rejected tokens alike.
+        positive_nll: a further term, on the tokens of rollouts whose reward is above 0.
         aggregation: how the batch is summed up.
-        norm_length: tokens, the constant length of ``seq-mean-token-sum-norm``.
-        count_epsilon: added to the tokens of a rollout where its mean is taken.
-        batch_size: rollouts that a mean over rollouts divides by; None: those of the batch, empty ones included.
-        counts_dropped: whether ``token-mean`` divides by the loss tokens that filters dropped as well.
-        batch_tokens: tokens that ``token-mean`` divides by; None: the loss tokens of the batch.
-        counts: the rollouts in a mean over rollouts: all of the batch, those with loss tokens (``filled``), or all but
-            those that a filter drops (``undropped``).
-        epsilon: added to the tokens or rollouts of the batch that are divided by, and to the tokens of a rollout in r
-            at level ``sequence``.
-        fills_empty: whether ``token-mean`` counts a rollout without loss tokens as one token.
-        logged: whether the framework logs r within its bounds, whose sum the ledger then keeps.
-        lag_logged: whether the framework logs log r, over the tokens that filters leave in the loss mask, and what the
-            loss does at its limits.
+        denominator: what it is then divided by.
+        logs: what the framework logs of it.
         sees: at level ``sequence``, whether r and A are of the tokens that the filters leave, or of all of them.
         pools_advantage: at level ``sequence``, A of every token is the mean over its rollout's tokens.
-        tracked: whether the framework logs sum, smallest and largest of what its loss does to a token, which the
-            ledger then keeps.
-        left_logged: whether what the framework logs of the loss is over the tokens that filters leave in the loss mask.
         function: of ``function``: called with the view, A [P] and the applied weight w [P] (0 where rejected), it
             returns the loss of each token and its derivative by the token's current logprob, [P] each, w held
             constant; what that derivative has of the rollout's other tokens included.
@@ -182,21 +230,12 @@ class Loss:
     signal: Literal["advantage", "ref", "one"] = "advantage"
     advantage_scale: Number = 1.0
     penalty: Penalty | None = None
+    positive_nll: PositiveNLL | None = None
     aggregation: Aggregation = Aggregation.TOKEN_MEAN
-    norm_length: Number = None
-    count_epsilon: float = 0.0
-    batch_size: Number = None
-    counts_dropped: bool | Ref = False
-    batch_tokens: Number = None
-    counts: Literal["all", "filled", "undropped"] = "all"
-    epsilon: float = 0.0
-    fills_empty: bool = False
-    logged: bool = False
-    lag_logged: bool = False
+    denominator: Denominator = _BY_THE_BATCH
+    logs: LossLogs = _NOTHING
     sees: Literal["original", "survivors"] = "original"
     pools_advantage: bool = False
-    tracked: bool = False
-    left_logged: bool = False
     function: Function | None = None
     weighted: bool = False
 
@@ -219,6 +258,11 @@ class Loss:
         return self.type not in ("clipped_weight", "vespo", "geo_mean", "group_contrast", "function")
 
     @property
+    def logs_weight(self) -> bool:
+        """Whether it takes the logarithm of the weight."""
+        return self.type in ("vespo", "geo_mean")
+
+    @property
     def floors_weight(self) -> bool:
         """Whether a token of weight 0 still has a part in the loss of its rollout."""
         return self.type == "geo_mean"
@@ -234,6 +278,11 @@ class Loss:
     def couples_rollouts(self) -> bool:
         """Whether a rollout's gradient depends on the other rollouts of its group."""
         return self.type == "group_contrast"
+
+    @property
+    def needs_reward(self) -> bool:
+        """Whether the loss has to know which rollouts have a reward above 0."""
+        return self.positive_nll is not None and bool(bound_value(self.positive_nll.coefficient))
 
     @property
     def needs_groups(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from iscope.recipes.losses import Aggregation, BySign, Influence, Loss, Penalty
+from iscope.recipes.losses import Aggregation, BySign, Denominator, Influence, Loss, LossLogs, Penalty, PositiveNLL
 from iscope.recipes.rules import (
     ByOption,
     Filter,
@@ -33,6 +33,7 @@ __all__ = [
     "ByOption",
     "BySign",
     "Constraint",
+    "Denominator",
     "Filter",
     "FilterList",
     "Framework",
@@ -41,10 +42,12 @@ __all__ = [
     "Level",
     "LogClamp",
     "Loss",
+    "LossLogs",
     "Number",
     "Option",
     "Pair",
     "Penalty",
+    "PositiveNLL",
     "Quantity",
     "Recipe",
     "Reduction",
@@ -251,4 +254,5 @@ class BoundRecipe:
         contrasts = self.loss.couples_rollouts
         groups = self.loss.needs_groups
         found = ("advantage",) * (signed or contrasts) + ("ref_logprobs",) * ref + ("group_id",) * groups
+        found += ("reward",) * self.loss.needs_reward
         return tuple(dict.fromkeys((*found, *(name for function in self.functions for name in function.needs))))

@@ -8,9 +8,11 @@ from iscope.recipes.model import (
     Aggregation,
     BySign,
     Constraint,
+    Denominator,
     Filter,
     Influence,
     Loss,
+    LossLogs,
     Option,
     Pair,
     Penalty,
@@ -36,18 +38,22 @@ _GRPO = Loss(
     straight_through=by_option("importance_sampling_level", ("sequence_token", True), otherwise=False),
     penalty=_PENALTY,
     aggregation=Aggregation.SEQ_MEAN_TOKEN_MEAN,
-    left_logged=True,
+    logs=LossLogs(left=True),
 )
 _BNPO = replace(_GRPO, aggregation=Aggregation.TOKEN_MEAN)
 # The tokens that dapo, cispo and fipo divide by are counted before off-policy sequence masking.
-_DAPO = replace(_BNPO, counts_dropped=True)
+_DAPO = replace(_BNPO, denominator=Denominator(counts_dropped=True))
 
 LOSSES = (
     ("grpo", _GRPO),
     ("bnpo", _BNPO),
     (
         "dr_grpo",
-        replace(_GRPO, aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, norm_length=Ref("max_completion_length")),
+        replace(
+            _GRPO,
+            aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM_NORM,
+            denominator=Denominator(norm_length=Ref("max_completion_length")),
+        ),
     ),
     ("dapo", _DAPO),
     ("cispo", replace(_DAPO, type="cispo", low=None, high=_CAP, delta=None)),
@@ -77,7 +83,7 @@ LOSSES = (
             temperature=BySign(Ref("real_tau"), Ref("real_tau")),
             penalty=replace(_PENALTY, weighted=False, aggregation=Aggregation.TOKEN_MEAN),
             aggregation=Aggregation.GROUP_MEAN_TOKEN_SUM,
-            left_logged=True,
+            logs=LossLogs(left=True),
         ),
     ),
 )

@@ -45,7 +45,6 @@ _INFLATED = (
     "With sequence_level_importance_ratios, NeMo-RL's sampling_importance_ratio is the sum of the weights of a "
     "micro-batch's rollouts, not their mean; here it is that of the whole batch."
 )
-_NLL = "positive_example_nll_weight is not replayed: it needs the rewards that the loss was given."
 
 
 def _source(setting: str) -> str:
@@ -91,7 +90,7 @@ _RECIPES = (
         source=_source("use_importance_sampling_correction=False, the default"),
         weight=WeightRule(Level.NONE, PAIR),
         filters=(_ERROR,),
-        notes=("The trainer's own ratio, current over trainer, still applies inside the loss.", _DROPS, _NLL),
+        notes=("The trainer's own ratio, current over trainer, still applies inside the loss.", _DROPS),
     ),
     Recipe(
         name="nemo-rl/is",
@@ -100,7 +99,7 @@ _RECIPES = (
         source=_source("use_importance_sampling_correction=True, without a truncated_importance_sampling_type"),
         weight=WeightRule(_LEVEL, PAIR, overflow="zero_first"),
         filters=(_ERROR,),
-        notes=("Nothing bounds the weight: one token can hold the whole gradient.", _GSPO, _INFLATED, _DROPS, _NLL),
+        notes=("Nothing bounds the weight: one token can hold the whole gradient.", _GSPO, _INFLATED, _DROPS),
     ),
     Recipe(
         name="nemo-rl/tis",
@@ -111,7 +110,7 @@ _RECIPES = (
         weight=WeightRule(_LEVEL, PAIR, low=_LOW, high=_HIGH, overflow="zero_first"),
         filters=(_ERROR,),
         constraints=(_ORDERED, _POSITIVE),
-        notes=(_OVERFLOW, _FROZEN, _GSPO, _INFLATED, _DROPS, _NLL),
+        notes=(_OVERFLOW, _FROZEN, _GSPO, _INFLATED, _DROPS),
     ),
     Recipe(
         name="nemo-rl/icepop",
@@ -125,7 +124,7 @@ _RECIPES = (
             _ERROR,
         ),
         constraints=(_ORDERED, _POSITIVE),
-        notes=(_DENOMINATOR, _FROZEN, _GSPO, _INFLATED, _DROPS, _NLL),
+        notes=(_DENOMINATOR, _FROZEN, _GSPO, _INFLATED, _DROPS),
     ),
     Recipe(
         name="nemo-rl/seq-mask-tis",
@@ -147,7 +146,6 @@ _RECIPES = (
             _DENOMINATOR,
             _FROZEN,
             _DROPS,
-            _NLL,
         ),
     ),
 )
@@ -161,5 +159,4 @@ FRAMEWORK = Framework(
     losses=LOSSES,
     constraints=CONSTRAINTS,
     sums=(("reverse_k3", None), ("jensen_shannon", None), ("weighted_surprise", Pair.CURRENT_INFERENCE)),
-    not_replayed=(("positive_example_nll_weight", "it needs the rewards that the loss was given"),),
 )

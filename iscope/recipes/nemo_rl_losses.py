@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iscope.recipes.losses import Aggregation, Loss, Penalty
+from iscope.recipes.losses import Aggregation, Denominator, Loss, LossLogs, Penalty, PositiveNLL
 from iscope.recipes.model import Constraint, Option
 from iscope.recipes.rules import Pair, Ref, by_option
 
@@ -33,11 +33,10 @@ _PG = Loss(
     dual=Ref("ratio_clip_c"),
     level=by_option(SEQUENCE_LEVEL, (True, "sequence"), (False, "token")),
     penalty=_KL,
+    positive_nll=PositiveNLL(Ref("positive_example_nll_weight")),
     aggregation=by_option("token_level_loss", (True, Aggregation.TOKEN_MEAN), (False, Aggregation.SEQ_MEAN_TOKEN_MEAN)),
-    count_epsilon=_EPSILON,
-    counts="undropped",
-    epsilon=_EPSILON,
-    logged=True,
+    denominator=Denominator(counts="undropped", epsilon=_EPSILON, count_epsilon=_EPSILON),
+    logs=LossLogs(ratio=True),
 )
 
 LOSSES = (("", _PG),)
@@ -111,6 +110,12 @@ LOSS_OPTIONS = (
         "Multiply the KL term by the ratio of current over inference, with the gradient through both.",
     ),
     _number(
+        "positive_example_nll_weight",
+        0.0,
+        "Factor of a further term, which no importance weight touches: the mean of -log pi over the loss tokens of the "
+        "rollouts with reward > 0. It takes the dump's reward; the gradient figures are of the policy term alone.",
+    ),
+    _number(
         "seq_logprob_error_threshold",
         None,
         "A rollout whose mean of exp(abs(trainer - inference)) exceeds it is taken out of the batch (an option of "
@@ -126,4 +131,5 @@ CONSTRAINTS = (
     Constraint("exclusive", ("use_cispo", "ratio_clip_c")),
     Constraint("needs", ("use_cispo", "token_level_loss")),
     Constraint("above_one", ("ratio_clip_c",)),
+    Constraint("not_negative", ("positive_example_nll_weight",)),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iscope.recipes.losses import Aggregation, Loss, Penalty
+from iscope.recipes.losses import Aggregation, Denominator, Loss, Penalty
 from iscope.recipes.model import Constraint, Filter, Framework, Level, LogClamp, Option, Pair, Quantity, Recipe, Ref
 from iscope.recipes.rules import Reduction, WeightRule, by_option
 
@@ -20,7 +20,7 @@ _LOSS = Loss(
     pair=_RATIO,
     penalty=Penalty(_ESTIMATOR, Pair.CURRENT_REF, Ref("beta"), weight=_KL_WEIGHT, input_clamp=40.0),
     aggregation=Aggregation.TOKEN_MEAN,
-    batch_tokens=Ref("loss_denominator"),
+    denominator=Denominator(batch_tokens=Ref("loss_denominator")),
 )
 
 _RHO = "rho_t = exp(d_t), d_t = trainer_t - inference_t kept within 10 of 0"

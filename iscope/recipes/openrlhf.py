@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iscope.recipes.losses import Aggregation, Loss
+from iscope.recipes.losses import Aggregation, Denominator, Loss
 from iscope.recipes.model import (
     Constraint,
     Filter,
@@ -21,6 +21,7 @@ from iscope.recipes.rules import WeightRule, by_option
 _LOW, _HIGH, _DELTA = Ref("low"), Ref("high"), Ref("delta")
 
 _MEANS = by_option("token_level_loss", (True, Aggregation.TOKEN_MEAN), (False, Aggregation.SEQ_MEAN_TOKEN_MEAN))
+_FILLED = Denominator(counts="filled", count_epsilon=1e-8)
 _CLIPPED = Loss(
     "clipped_surrogate",
     low=Ref("clip_eps_low", scale=-1.0, offset=1.0),
@@ -29,8 +30,7 @@ _CLIPPED = Loss(
     level=by_option("policy_loss_type", ("ppo", "token"), ("gspo", "sequence")),
     clamp=by_option("policy_loss_type", ("ppo", LogClamp(-20.0, 20.0)), ("gspo", None)),
     aggregation=by_option("policy_loss_type", ("ppo", _MEANS), ("gspo", Aggregation.SEQ_MEAN_TOKEN_MEAN)),
-    count_epsilon=1e-8,
-    counts="filled",
+    denominator=_FILLED,
 )
 # The correction of gspo: its one ratio is current over inference.
 _GSPO_LOSS = Loss(
@@ -40,8 +40,7 @@ _GSPO_LOSS = Loss(
     dual=_CLIPPED.dual,
     level="sequence",
     aggregation=Aggregation.SEQ_MEAN_TOKEN_MEAN,
-    count_epsilon=1e-8,
-    counts="filled",
+    denominator=_FILLED,
 )
 
 _RATIO = "rho_t = exp(trainer_t - inference_t)"

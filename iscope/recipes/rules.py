@@ -171,7 +171,7 @@ class WeightRule:
         pair: which policies.
         clamp: limits on the log-ratio.
         low: lower truncation of the weight; None is no bound.
-        high: upper truncation of the weight; None is no bound.
+        high: upper truncation of the weight; None is no bound. One below 0 is every weight.
         overflow: what a weight that is not finite becomes: itself, 0 unless it is cut to the upper bound (``zero``), or
             0 before the bounds are applied (``zero_first``).
         applied: False where the framework only logs the weight and trains with 1.
@@ -211,6 +211,12 @@ class WeightRule:
     def normalises(self) -> bool:
         """Whether there are weights to be divided by their mean over the batch."""
         return bool(self.normalise) and self.applied and self.level is not Level.NONE
+
+    @property
+    def sign(self) -> Literal[1, -1]:
+        """The sign of every weight: a ratio is never below 0, so an upper bound that is cuts all of them to itself."""
+        high = bound_value(self.high)
+        return -1 if self.applied and self.level is not Level.NONE and high is not None and high < 0 else 1
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,10 @@ _LEFT_OUT = (
 )
 _SKIPPED = "Without the inference logprobs SkyRL skips the correction silently."
 _EMPTY = "A rollout without loss tokens has ratio 1."
+_NEGATIVE = (
+    "SkyRL takes a cap below 0: every weight is then that cap, and the gradient points the wrong way. The deprecated "
+    "use_tis=True copies a cap of -1 unless tis_imp_ratio_cap is set."
+)
 _FIRST = "The stages run in this order, and each sees the tokens that those before it left."
 _CORRECTED = tuple(
     Constraint("not", ("loss_type",), name, "SkyRL ignores the correction there; take skyrl/none")
@@ -164,10 +168,9 @@ _RECIPES = (
         source=_source((_TIS_TYPE, *_CAPS)),
         options=(_TIS_TYPE, *_CAPS),
         weight=by_option("ratio_type", ("token", _TOKEN_TIS), ("sequence", _SEQUENCE_TIS)),
-        constraints=(Constraint("positive", ("token_clip",)), Constraint("positive", ("seq_clip",)), *_CORRECTED),
+        constraints=_CORRECTED,
         notes=(
-            "The deprecated use_tis=True copies a cap of -1 unless tis_imp_ratio_cap is set: every weight is then -1 "
-            "and the gradient points the wrong way; a cap that is not above 0 is refused here.",
+            _NEGATIVE,
             "There is no lower bound.",
             _SKIPPED,
             _IGNORED,
@@ -243,15 +246,13 @@ _RECIPES = (
             by_option("mask_metric", (None, None), ("geometric", _GEO_FILTER), ("product", _PRODUCT_FILTER)),
         ),
         constraints=(
-            Constraint("positive", ("token_clip",)),
-            Constraint("positive", ("seq_clip",)),
             Constraint("less", ("geo_mask_low", "geo_mask_high")),
             Constraint("less", ("product_mask_low", "product_mask_high")),
             Constraint("less", ("outlier_low", "outlier_high")),
             Constraint("less", ("token_low", "token_high")),
             *_CORRECTED,
         ),
-        notes=(_FIRST, _DENOMINATOR, _EMPTY, _SKIPPED, _IGNORED, _LEFT_OUT),
+        notes=(_FIRST, _NEGATIVE, _DENOMINATOR, _EMPTY, _SKIPPED, _IGNORED, _LEFT_OUT),
     ),
 )
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from iscope.recipes.model import (
     Aggregation,
     Constraint,
+    Denominator,
     Filter,
     Loss,
+    LossLogs,
     Option,
     Pair,
     Penalty,
@@ -40,8 +42,8 @@ _GRPO = Loss(
     aggregation=by_option(
         "calculate_per_token_loss", (False, Aggregation.SEQ_MEAN_TOKEN_MEAN), (True, Aggregation.TOKEN_MEAN)
     ),
-    fills_empty=True,
-    lag_logged=True,
+    denominator=Denominator(fills_empty=True),
+    logs=LossLogs(lag=True),
 )
 
 LOSSES = (

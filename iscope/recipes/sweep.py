@@ -128,7 +128,9 @@ def _option(recipe: BoundRecipe, name: str) -> Option | None:
 
 
 def _plan(recipe: BoundRecipe, sweeps: Sequence[Sweep]) -> list[tuple[Option, list[Value]]]:
-    """The options of the recipe that are swept, and their values, checked one by one."""
+    """The options of a recipe that are swept, and their values, checked one by one; a configuration stays as it is."""
+    if recipe.like:
+        return []
     plan: list[tuple[Option, list[Value]]] = []
     for sweep in sweeps:
         option = _option(recipe, sweep.option)
@@ -143,6 +145,7 @@ def _plan(recipe: BoundRecipe, sweeps: Sequence[Sweep]) -> list[tuple[Option, li
 
 
 def _check_used(recipes: Sequence[BoundRecipe], sweeps: Sequence[Sweep]) -> None:
+    recipes = [recipe for recipe in recipes if not recipe.like]
     for sweep in sweeps:
         if not any(_option(recipe, sweep.option) for recipe in recipes):
             known = dict.fromkeys(name for recipe in recipes for o in _options(recipe) for name in accepted_names(o))
@@ -153,9 +156,7 @@ def _check_used(recipes: Sequence[BoundRecipe], sweeps: Sequence[Sweep]) -> None
             )
 
 
-def _settings(
-    recipe: BoundRecipe, plan: Sequence[tuple[Option, list[Value]]]
-) -> Iterator[BoundRecipe | UsageError]:
+def _settings(recipe: BoundRecipe, plan: Sequence[tuple[Option, list[Value]]]) -> Iterator[BoundRecipe | UsageError]:
     """Every combination, as a setting or as the refusal of the recipe."""
     if not plan:
         yield recipe

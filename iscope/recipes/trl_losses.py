@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from iscope.recipes.model import Aggregation, BySign, Constraint, Loss, Option, Pair, Penalty, Ref
+from iscope.recipes.model import Aggregation, BySign, Constraint, Denominator, Loss, Option, Pair, Penalty, Ref
 
 _KL = Penalty("k3", Pair.CURRENT_REF, Ref("beta"), ratio_factor=Ref("use_bias_correction_kl"))
 _LEVEL = Ref("importance_sampling_level")
@@ -40,7 +40,11 @@ LOSSES = (
     ("bnpo", _DAPO),
     (
         "dr_grpo",
-        replace(_DAPO, aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, norm_length=Ref("max_completion_length")),
+        replace(
+            _DAPO,
+            aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM_NORM,
+            denominator=Denominator(norm_length=Ref("max_completion_length")),
+        ),
     ),
     ("luspo", replace(_DAPO, aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM)),
     ("cispo", Loss("cispo", high=_CAP, level=_LEVEL, penalty=_KL)),

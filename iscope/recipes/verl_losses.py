@@ -9,8 +9,10 @@ from iscope.recipes.model import (
     Aggregation,
     BySign,
     Constraint,
+    Denominator,
     LogClamp,
     Loss,
+    LossLogs,
     Number,
     Option,
     Pair,
@@ -65,11 +67,13 @@ APART = by_option("use_kl_loss", (False, None), (True, replace(_REFERENCE, aggre
 _AGGREGATED = Loss(
     penalty=by_option("use_kl_loss", (False, None), (True, _REFERENCE)),
     aggregation=_AGGREGATION,
-    norm_length=Ref("loss_scale_factor"),
-    count_epsilon=COUNT_EPSILON,
-    batch_size=Ref("global_batch_size"),
-    counts_dropped=Ref("use_v1"),
-    lag_logged=True,
+    denominator=Denominator(
+        norm_length=Ref("loss_scale_factor"),
+        batch_size=Ref("global_batch_size"),
+        counts_dropped=Ref("use_v1"),
+        count_epsilon=COUNT_EPSILON,
+    ),
+    logs=LossLogs(lag=True),
 )
 VANILLA = replace(
     _AGGREGATED,
@@ -111,7 +115,7 @@ LOSSES = (
             aggregation=Aggregation.SEQ_MEAN_TOKEN_MEAN,
         ),
     ),
-    ("gpg", replace(SCORE, lag_logged=False, left_logged=True)),
+    ("gpg", replace(SCORE, logs=LossLogs(left=True))),
     (
         "geo_mean",
         Loss(
@@ -119,8 +123,8 @@ LOSSES = (
             low=_LOW,
             high=_HIGH,
             aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM,
-            count_epsilon=COUNT_EPSILON,
-            lag_logged=True,
+            denominator=Denominator(count_epsilon=COUNT_EPSILON),
+            logs=LossLogs(lag=True),
         ),
     ),
     (

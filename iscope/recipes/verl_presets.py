@@ -28,8 +28,9 @@ from iscope.recipes.verl_rules import (
 )
 
 # Rejection happens inside the loss there, after the batch's loss tokens were counted.
-REINFORCE = replace(SCORE, counts_dropped=True, pair=BYPASS, penalty=APART)
-PPO_CLIP = replace(VANILLA, type="clipped_weight", counts_dropped=True, pair=BYPASS, penalty=APART)
+_COUNTED = replace(SCORE.denominator, counts_dropped=True)
+REINFORCE = replace(SCORE, denominator=_COUNTED, pair=BYPASS, penalty=APART)
+PPO_CLIP = replace(VANILLA, type="clipped_weight", denominator=_COUNTED, pair=BYPASS, penalty=APART)
 
 _CAP = "Upper truncation of the weight."
 _THRESHOLD = Option("threshold", "threshold", "float", 2.0, _CAP)

@@ -25,12 +25,14 @@ class Totals:
         rollouts: int64 [K], those that a mean over rollouts counts; empty ones included unless the loss says otherwise.
         group_tokens: int64 [G], loss tokens of each group; empty where no loss asks for groups.
         group_batch: int64 [G], the batch that each group belongs to; -1 for one that no mean over groups counts.
+        rewarded_tokens: int64 [K], loss tokens of rollouts whose reward is above 0; 0 where no loss asks for them.
     """
 
     loss_tokens: Tensor
     rollouts: Tensor
     group_tokens: Tensor = field(default_factory=_no_counts)
     group_batch: Tensor = field(default_factory=_no_counts)
+    rewarded_tokens: Tensor = field(default_factory=_no_counts)
 
     @classmethod
     def zeros(cls, batches: int) -> Totals:
@@ -43,7 +45,12 @@ class Totals:
         return torch.bincount(self.group_batch[self.group_batch >= 0], minlength=self.rollouts.numel())
 
     def add(
-        self, loss_tokens: Tensor, batch: Tensor, counted: Tensor | None = None, groups: Tensor | None = None
+        self,
+        loss_tokens: Tensor,
+        batch: Tensor,
+        counted: Tensor | None = None,
+        groups: Tensor | None = None,
+        rewarded: Tensor | None = None,
     ) -> Totals:
         """Return the totals with N rollouts more.
 
@@ -54,19 +61,23 @@ class Totals:
                 all.
             groups: int64 [N], the group of each, a number of its own in every batch (``iscope.replay.groups``); None
                 where the loss asks for none.
+            rewarded: bool [N], the rollouts whose reward is above 0; None where the loss does not ask for them.
         """
         size = max(self.rollouts.numel(), int(batch.max()) + 1 if batch.numel() else 0)
         tokens, rollouts = _grown(self.loss_tokens, size), _grown(self.rollouts, size)
         tokens.index_add_(0, batch, loss_tokens)
         rollouts.index_add_(0, batch, torch.ones_like(batch) if counted is None else counted.long())
+        good = _grown(self.rewarded_tokens, size)
+        if rewarded is not None:
+            good.index_add_(0, batch, loss_tokens.masked_fill(~rewarded, 0))
         if groups is None:
-            return Totals(tokens, rollouts, self.group_tokens, self.group_batch)
+            return Totals(tokens, rollouts, self.group_tokens, self.group_batch, good)
         size = max(self.group_tokens.numel(), int(groups.max()) + 1 if groups.numel() else 0)
         group_tokens, group_batch = _grown(self.group_tokens, size), _grown(self.group_batch, size, -1)
         group_tokens.index_add_(0, groups, loss_tokens)
         among = slice(None) if counted is None else counted
         group_batch[groups[among]] = batch[among]
-        return Totals(tokens, rollouts, group_tokens, group_batch)
+        return Totals(tokens, rollouts, group_tokens, group_batch, good)
 
 
 def _grown(counts: Tensor, size: int, fill: int = 0) -> Tensor:
@@ -76,7 +87,7 @@ def _grown(counts: Tensor, size: int, fill: int = 0) -> Tensor:
 
 def counted_tokens(loss: Loss, loss_tokens: Tensor) -> Tensor:
     """What rollouts add to the loss tokens of their batch, int64 [N]; slime (624b824a) counts an empty one as 1."""
-    return loss_tokens.clamp(min=1) if loss.fills_empty else loss_tokens
+    return loss_tokens.clamp(min=1) if loss.denominator.fills_empty else loss_tokens
 
 
 def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals, groups: Tensor | None = None) -> Tensor:
@@ -101,21 +112,21 @@ def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals, gro
     if loss.aggregation.by_group:
         return _group_divisors(loss.aggregation, batch, totals, groups)
     if loss.aggregation is Aggregation.TOKEN_MEAN:
-        tokens = totals.loss_tokens[batch].clamp(min=1).double() + loss.epsilon
-        constant = bound_value(loss.batch_tokens)
+        tokens = totals.loss_tokens[batch].clamp(min=1).double() + loss.denominator.epsilon
+        constant = bound_value(loss.denominator.batch_tokens)
         return tokens if constant is None else torch.full_like(tokens, constant)
     if loss.aggregation is Aggregation.TOKEN_SUM:
         return torch.ones(loss_tokens.numel(), dtype=torch.float64)
-    size = bound_value(loss.batch_size)
-    rollouts = totals.rollouts[batch].clamp(min=1).double() + loss.epsilon
+    size = bound_value(loss.denominator.batch_size)
+    rollouts = totals.rollouts[batch].clamp(min=1).double() + loss.denominator.epsilon
     if size is not None:
         rollouts = torch.full_like(rollouts, size)
     if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_SUM:
         return rollouts
     if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_MEAN:
-        return rollouts * (loss_tokens.clamp(min=1).double() + loss.count_epsilon)
+        return rollouts * (loss_tokens.clamp(min=1).double() + loss.denominator.count_epsilon)
     if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_SUM_NORM:
-        length = bound_value(loss.norm_length)
+        length = bound_value(loss.denominator.norm_length)
         assert length is not None, "seq-mean-token-sum-norm needs a length"
         return rollouts * length
     raise AssertionError(loss.aggregation)
@@ -177,6 +188,6 @@ def counted_rollouts(loss: Loss, loss_tokens: Tensor, dropped: Tensor | None) ->
         loss_tokens: int64 [N], loss tokens that the filters leave in each rollout.
         dropped: bool [N], rollouts that a filter drops as a whole; None for none.
     """
-    if loss.counts == "filled":
+    if loss.denominator.counts == "filled":
         return loss_tokens > 0
-    return ~dropped if loss.counts == "undropped" and dropped is not None else None
+    return ~dropped if loss.denominator.counts == "undropped" and dropped is not None else None

@@ -47,8 +47,8 @@ class Correction:
 
     def token_weight(self, view: TokenView) -> Tensor:
         """Float64 [P], the weight of each token, 0 where it was rejected by itself; rejected rollouts keep theirs."""
-        log = self.weight.log if self.weight.per_token else view.segments.expand(self.weight.log)
-        return log.exp() if self.keep_token is None else log.exp().masked_fill_(~self.keep_token, 0.0)
+        weight = self.weight.of_tokens(view.segments)
+        return weight if self.keep_token is None else weight.masked_fill_(~self.keep_token, 0.0)
 
     def applied_weight(self, view: TokenView) -> Tensor:
         """Float64 [P], the weight of each token, 0 where it or its rollout was rejected."""
@@ -87,8 +87,7 @@ def _alive(view: TokenView, token: Tensor | None, rollout: Tensor | None) -> Ten
 
 def undropped_weight(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Tensor:
     """Float64 [P], the weight of each token, 0 where a filter zeroes it; what else a filter rejects keeps its own."""
-    log = correction.weight.log if correction.weight.per_token else view.segments.expand(correction.weight.log)
-    weight = log.exp()
+    weight = correction.weight.of_tokens(view.segments)
     for rule, rejection in zip(recipe.filters, correction.rejections, strict=True):
         if not (rule.drops or rule.masks_penalty or rule.of_loss):
             out = rejection.out if rejection.per_token else view.segments.expand(rejection.out)

@@ -168,10 +168,10 @@ def _outside(view: TokenView, value: Tensor, rule: Filter, *, below: bool) -> Te
     else:
         flags = value > bound if rule.closed else value >= bound
     signs = rule.low_signs if below else rule.high_signs
-    return flags if signs is Signs.ANY else flags & _with_sign(view, signs, rule.reduction is Reduction.TOKEN)
+    return flags if signs is Signs.ANY else flags & with_sign(view, signs, per_token=rule.reduction is Reduction.TOKEN)
 
 
-def _with_sign(view: TokenView, signs: Signs, per_token: bool) -> Tensor:
+def with_sign(view: TokenView, signs: Signs, *, per_token: bool) -> Tensor:
     """Whether the advantage of each token or rollout has a sign; per token given, a rollout has that of their sum."""
     advantage = view.advantage
     assert advantage is not None, "a recipe that looks at the sign of the advantage needs advantages"

@@ -91,4 +91,4 @@ def normalised(view: TokenView, correction: Correction, mean: Tensor) -> Correct
     if not weight.per_token:
         return replace(correction, weight=replace(weight, log=weight.log - shift))
     log = weight.log - view.segments.expand(shift)
-    return replace(correction, weight=replace(weight, log=log, excess=log.expm1()))
+    return replace(correction, weight=replace(weight, log=log, excess=weight.excess_of(log)))

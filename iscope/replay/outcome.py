@@ -8,10 +8,18 @@ from typing import Literal
 from torch import Tensor
 
 from iscope.recipes.model import BoundRecipe, Loss
-from iscope.replay.aggregation import Totals, counted_rollouts, divisors, dropped_rollouts, remaining_loss_tokens
+from iscope.replay.aggregation import (
+    Totals,
+    counted_rollouts,
+    divisors,
+    dropped_rollouts,
+    dropped_tokens,
+    remaining_loss_tokens,
+)
 from iscope.replay.correction import correct
 from iscope.replay.dump_cuts import RowCuts, own_cuts
 from iscope.replay.losses import terms_left
+from iscope.replay.losses.positive_nll import positive_nll_terms, rewarded
 from iscope.replay.normalisation import BatchMeans, normalised
 from iscope.replay.segments import Segments
 from iscope.replay.usable import usable
@@ -38,6 +46,9 @@ class Outcome:
         penalty_loss: float64 [N], sum of the penalty term where it has an aggregation of its own and is no part of
             ``loss``.
         penalty_score: float64 [Q], its derivative.
+        rewarded: bool [N], the rollouts whose reward is above 0; None where the loss does not ask for them.
+        positive_loss: float64 [N], sum of the term on their tokens, which is no part of ``loss``.
+        positive_score: float64 [Q], its derivative.
     """
 
     scored: Tensor | None
@@ -52,6 +63,9 @@ class Outcome:
     score: Tensor | None = None
     penalty_loss: Tensor | None = None
     penalty_score: Tensor | None = None
+    rewarded: Tensor | None = None
+    positive_loss: Tensor | None = None
+    positive_score: Tensor | None = None
 
 
 def replay_batch(
@@ -78,6 +92,7 @@ def replay_batch(
         correction = normalised(view, correction, mean_weight)
     read_tokens = loss_tokens_of(batch)
     loss_tokens = remaining_loss_tokens(read_tokens, view, recipe, correction)
+    good = rewarded(recipe.loss, batch.columns)
     outcome = Outcome(
         scored=scored,
         segments=view.segments,
@@ -87,9 +102,14 @@ def replay_batch(
         read_tokens=read_tokens,
         loss_tokens=loss_tokens,
         counted=counted_rollouts(recipe.loss, loss_tokens, dropped_rollouts(recipe, correction)),
+        rewarded=good,
     )
     if needs_advantage(recipe.loss) and batch.advantage is None:
         return outcome
+    if good is not None:
+        dropped = dropped_tokens(view, recipe, correction)
+        value, score = positive_nll_terms(view, recipe.loss, good, dropped)
+        outcome = replace(outcome, positive_loss=view.segments.sum(value), positive_score=score)
     terms, penalty = terms_left(view, recipe, correction), recipe.loss.penalty
     if penalty is None or penalty.aggregation is None or terms.penalty is None:
         return replace(outcome, loss=view.segments.sum(terms.loss()), score=terms.score())
@@ -114,6 +134,10 @@ def divided(
     loss = recipe.loss
     divisor = divisors(loss, outcome.loss_tokens, batch, totals, groups)
     value, score = outcome.loss / divisor, outcome.score / outcome.segments.expand(divisor)
+    if outcome.positive_loss is not None and outcome.positive_score is not None:
+        tokens = totals.rewarded_tokens[batch].clamp(min=1).double() + loss.denominator.epsilon
+        value = value + outcome.positive_loss / tokens
+        score = score + outcome.positive_score / outcome.segments.expand(tokens)
     if outcome.penalty_loss is None or outcome.penalty_score is None:
         return value, score
     assert loss.penalty is not None

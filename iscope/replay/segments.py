@@ -87,12 +87,11 @@ class Segments:
 
     def count(self, flags: Tensor) -> Tensor:
         """Count the set flags [P] of each segment, int64 [N]."""
-        return self.count_places(np.flatnonzero(flags.numpy()))
-
-    def count_places(self, places: Array) -> Tensor:
-        """Count the places of each segment, int64 [N], of int64 places in rising order."""
-        edges = places.searchsorted(self._edges)
-        return torch.from_numpy(edges[1:] - edges[:-1])
+        counts, values = np.zeros(self.rows, dtype=np.int64), flags.numpy()
+        if values.any():  # most bounds are met nowhere
+            rows = slice(None) if self._occupied is None else self._occupied
+            counts[rows] = np.add.reduceat(values.view(np.uint8), self._starts, dtype=np.int32)
+        return torch.from_numpy(counts)
 
     def row_of(self, positions: Tensor) -> Tensor:
         """Row of each token position, int64."""

@@ -20,6 +20,7 @@ from iscope.rollouts import LOGPROBS, RolloutBatch
 # exp of twice this still fits float64, so sums of squared ratios stay finite.
 EXPONENT_LIMIT = 350.0
 
+_ZERO = torch.zeros((), dtype=torch.float64)
 _NO_PAIR = Pair.TRAINER_INFERENCE  # key of what depends on no pair
 
 Convention = Literal["scored", "neutral", "trl"]
@@ -95,8 +96,8 @@ class TokenView:
 
     @property
     def uncertainty(self) -> Tensor:
-        """1 - p [P], float64, p of the policy that is differentiated; the size of the token's logit gradient."""
-        return self._once("uncertainty", _NO_PAIR, lambda _: expm1(self.policy.double()).neg_().clamp_(min=0.0))
+        """1 - p [P], float64, p of the policy that is differentiated: size of the token's logit gradient; 0 at NaN."""
+        return self._once("uncertainty", _NO_PAIR, lambda _: torch.fmax(-expm1(self.policy.double()), _ZERO))
 
     @property
     def position(self) -> Tensor:
@@ -219,8 +220,7 @@ def token_view(
     segments = Segments(batch.offsets)
     trainer, inference, current, ref = (getattr(batch, name) for name in LOGPROBS)
     if unusable is not None:
-        trainer, inference = _mended(trainer, inference, unusable), _mended(inference, trainer, unusable)
-        current, ref = (None if other is None else _mended(other, trainer, unusable) for other in (current, ref))
+        trainer, inference, current, ref = _mended([trainer, inference, current, ref], unusable)
 
     # Positions once and a gather per column: several times faster than indexing each column with the flags.
     places = None if tokens is None else np.flatnonzero(tokens.numpy())
@@ -257,7 +257,11 @@ def scored_view(
     return token_view(batch, batch.loss_mask, "neutral", unusable), batch.loss_mask
 
 
-def _mended(column: Tensor, other: Tensor, unusable: Tensor) -> Tensor:
-    """The column with unusable values replaced by the other side's, or by 0 where both are unusable."""
-    substitute = torch.where(is_usable(other), other, 0.0)
-    return torch.where(unusable & ~is_usable(column), substitute, column)
+def _mended(policies: list[Tensor | None], unusable: Tensor) -> list[Tensor]:
+    """The policies [P] with one value for all at unusable tokens: the first usable one, engine first, or else 0."""
+    trainer, inference, *others = policies
+    shared = torch.zeros_like(trainer)
+    for policy in (*reversed(others), trainer, inference):
+        if policy is not None:
+            shared = torch.where(is_usable(policy), policy, shared)
+    return [None if policy is None else torch.where(unusable, shared, policy) for policy in policies]

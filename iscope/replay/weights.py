@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from iscope.recipes.model import Level, LogClamp, Pair, Reduction, WeightRule, bound_value
 from iscope.replay import own
 from iscope.replay.prefix import smallest_before
+from iscope.replay.segments import Segments
 from iscope.replay.view import EXPONENT_LIMIT, TokenView
 
 
@@ -19,21 +21,32 @@ class Weight:
     """A weight per token or per rollout, and where a bound made it.
 
     Attributes:
-        log: float64, log of the weight: [P] if ``per_token`` else [N].
+        log: float64, log of the weight, or of its size where it is below 0: [P] if ``per_token`` else [N].
         low: bool, raised to the lower bound.
         high: bool, cut to the upper bound.
         excess: float64 [P], weight - 1, of a weight per token; None for one weight per rollout.
+        sign: that of all weights.
     """
 
     log: Tensor
     low: Tensor
     high: Tensor
     excess: Tensor | None = None
+    sign: Literal[1, -1] = 1
 
     @property
     def per_token(self) -> bool:
         """Whether the weight differs within a rollout."""
         return self.excess is not None
+
+    def of_tokens(self, segments: Segments) -> Tensor:
+        """The weight of each token, float64 [P]."""
+        log = self.log if self.per_token else segments.expand(self.log)
+        return log.exp() if self.sign > 0 else -log.exp()
+
+    def excess_of(self, log: Tensor) -> Tensor:
+        """Weight - 1 of weights of this sign, float64, given the logs of their sizes."""
+        return log.expm1() if self.sign > 0 else -log.exp() - 1.0
 
 
 def weigh(view: TokenView, rule: WeightRule, alive: Tensor | None = None) -> Weight:
@@ -66,7 +79,7 @@ def _token_weight(view: TokenView, rule: WeightRule) -> Weight:
         log = clamp_log(log.clamp(-EXPONENT_LIMIT, EXPONENT_LIMIT), clamp)
         ratio, excess = tested_ratio(view, log, clamp), log.expm1()
     else:
-        ratio = view.ratio(rule.pair) if clamp is None else _token_ratio(view, rule.pair, clamp)
+        ratio = view.ratio(rule.pair) if clamp is None else _token_ratio(view, rule)
         log = clamp_log(view.exact(rule.pair), clamp)
         excess = view.excess(rule.pair) if clamp is None else log.expm1()
     low, high = _beyond(_tested(ratio, rule), low_bound, high_bound)
@@ -81,11 +94,16 @@ def _token_weight(view: TokenView, rule: WeightRule) -> Weight:
             if bound is not None:
                 where = flags.nonzero().squeeze(1)
                 log[where], excess[where] = _log(bound), bound - 1.0
-    return Weight(log, low, high, excess)
+    return Weight(log, low, high, excess, rule.sign)
 
 
-def _token_ratio(view: TokenView, pair: Pair, clamp: LogClamp) -> Tensor:
-    return tested_ratio(view, clamp_log(view.log_ratio(pair), clamp), clamp)
+def _token_ratio(view: TokenView, rule: WeightRule) -> Tensor:
+    return tested_ratio(view, clamp_log(view.log_ratio(rule.pair), rule.clamp), rule.clamp)
+
+
+def tested_token_ratio(view: TokenView, rule: WeightRule) -> Tensor:
+    """The ratio of each token [P] that a rule without function or prefix compares with its bounds."""
+    return _tested(view.ratio(rule.pair) if rule.clamp is None else _token_ratio(view, rule), rule)
 
 
 def _rollout_weight(view: TokenView, rule: WeightRule, alive: Tensor | None) -> Weight:
@@ -106,7 +124,7 @@ def _rollout_weight(view: TokenView, rule: WeightRule, alive: Tensor | None) -> 
             log = log.masked_fill(flags, _log(bound))
     if rule.overflow == "zero":
         log = log.masked_fill(~torch.isfinite(ratio) & ~high, -math.inf)
-    return Weight(log, low, high)
+    return Weight(log, low, high, sign=rule.sign)
 
 
 def _deciding_ratio(view: TokenView, rule: WeightRule, alive: Tensor | None) -> Tensor:
@@ -147,7 +165,8 @@ def tested_ratio(view: TokenView, log: Tensor, clamp: LogClamp | None) -> Tensor
 
 
 def _log(bound: float) -> float:
-    return math.log(bound) if bound > 0 else -math.inf
+    """Log of the size of a bound."""
+    return math.log(abs(bound)) if bound else -math.inf
 
 
 def _tested(ratio: Tensor, rule: WeightRule) -> Tensor:

@@ -220,6 +220,7 @@ def _bind_or_assume(row: Recipe, table: Framework, options: dict[str, Any]) -> B
     except UsageError as error:
         assume(not any(describe(rule) in str(error) for rule in (*row.constraints, *table.constraints)))
         assume(row.filter_list is None or "bound" not in str(error))
+        assume("below 0 its weights have no logarithm" not in str(error))
         raise
 
 

@@ -41,6 +41,9 @@ NEMO_OPTIONS = (
     {"reference_policy_kl_penalty": 0.3, "kl_output_clamp_value": None, "kl_input_clamp_value": None},
     {"seq_logprob_error_threshold": 1.45},
     {"seq_logprob_error_threshold": 1.45, "token_level_loss": False},
+    {"positive_example_nll_weight": 0.3},
+    {"positive_example_nll_weight": 2.0, "reference_policy_kl_penalty": 0.3, "seq_logprob_error_threshold": 1.45},
+    GSPO | {"positive_example_nll_weight": 0.3},
 )
 OPENRLHF = (
     ("none", {}),
@@ -83,11 +86,11 @@ EDGES = {
 
 
 def random_rollouts(seed, lengths, advantages=(1.5, -1.0, -0.7, 0.0, 2.0, -0.3)):
-    """Rollouts whose logprobs are all usable."""
+    """Rollouts whose logprobs are all usable, with a reward of every sign."""
     policies = ("trainer", "inference", "current", "ref")
     return [
-        rollout | {name: rollout[name] - 2.0 for name in policies}
-        for rollout in test_losses.random_rollouts(seed, lengths, advantages)
+        rollout | {name: rollout[name] - 2.0 for name in policies} | {"reward": (1.0, -0.5, 0.0)[row % 3]}
+        for row, rollout in enumerate(test_losses.random_rollouts(seed, lengths, advantages))
     ]
 
 
@@ -185,11 +188,12 @@ def test_open_instruct_edges(rho, edge):
 
 @pytest.mark.parametrize("edge", EDGES)
 @pytest.mark.parametrize(("mode", "bounds"), NEMO)
-def test_nemo_rl_edges(mode, bounds, edge):
+@pytest.mark.parametrize("options", [{}, {"positive_example_nll_weight": 0.3}])
+def test_nemo_rl_edges(mode, bounds, options, edge):
     rollouts = random_rollouts(3, *EDGES[edge]) if EDGES[edge][0] else []
     batch = batch_of(rollouts) if rollouts else batch_of(random_rollouts(3, (0,), (1.0,)))
-    found = loss_and_gradient(batch, parse(nemo_text(mode, bounds, {})))
-    assert_same(found, differentiated(nemo_rl_losses.batch_loss, rollouts, mode=mode, **bounds))
+    found = loss_and_gradient(batch, parse(nemo_text(mode, bounds, options)))
+    assert_same(found, differentiated(nemo_rl_losses.batch_loss, rollouts, mode=mode, **bounds, **options))
 
 
 @pytest.mark.parametrize("edge", EDGES)

@@ -134,7 +134,7 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
 
 
 def _product_left(rows: RecipeRows, kept: Gradients) -> Figure:
-    """Share of the kept gradient in rollouts weighted otherwise than by exp(S), by more than a factor of 2 or in sign."""
+    """Share of the kept gradient in rollouts weighted otherwise than by exp(S): by over a factor of 2, or in sign."""
     away = np.abs(rows.rows.log_ratio("sequence", rows.recipe.weight.pair) - rows.log_mean_weight)
     alike = (away <= _LOG_TWO) & (rows.recipe.weight.sign > 0)
     otherwise = np.where(alike, -np.inf, kept.total)

@@ -1,7 +1,7 @@
 """NeMo-RL's metrics (git 7ea279ab, ClippedPGLossFn and the logprob error of its GRPO loop), whole batch, one rank.
 
 Means are over the loss tokens of the rollouts that seq_logprob_error_threshold leaves, and every one divides by
-their number + 1e-8. Of its loss, ``loss`` and ``positive_nll_loss`` are left out: the ledger has no loss values.
+their number + 1e-8. Of its loss, ``loss`` itself is left out: the ledger has no loss values.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def metrics(rows: RecipeRows) -> Figures:
         "num_valid_samples": Figure(int(kept.sum())),
         **_ratios(rows, kept),
         **_kl_penalty(rows, kept),
+        "positive_nll_loss": _positive_nll(rows, kept),
         **_sequence_errors(rows, kept),
     }
     nan = int(rows.rows["nan_tokens"].sum())
@@ -111,6 +112,15 @@ def _kl_penalty(rows: RecipeRows, kept: Array) -> Figures:
         return {"kl_penalty": _mean(float(total.sum()), float(rows.rows.n[kept].sum()))}
     each = total / (rows.rows.n[kept] + EPSILON)
     return {"kl_penalty": _mean(float(each.sum()), float(kept.sum()))}
+
+
+def _positive_nll(rows: RecipeRows, kept: Array) -> Figure:
+    """Mean of -log pi over the tokens of rollouts with a reward above 0, before its factor; 0 where there is none."""
+    if not rows.recipe.loss.needs_reward:
+        return Figure(0.0)
+    good = kept & (rows.rows["reward"] > 0)
+    tokens = float(rows.rows.n[good].sum())
+    return _mean(float(rows["loss.nll"][good].sum()), tokens) if tokens else Figure(0.0)
 
 
 def _sequence_errors(rows: RecipeRows, kept: Array) -> Figures:

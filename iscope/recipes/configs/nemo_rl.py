@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iscope.recipes.configs.model import Clash, ConfigRow, ConfigTable, Include, Setting, Unreplayed, Values
+from iscope.recipes.configs.model import Clash, ConfigRow, ConfigTable, Include, Setting, Values
 
 _AT = "loss_fn."
 _ON, _TYPE = f"{_AT}use_importance_sampling_correction", f"{_AT}truncated_importance_sampling_type"
@@ -22,6 +22,7 @@ _LOSS = (
     "kl_input_clamp_value",
     "kl_output_clamp_value",
     "use_on_policy_kl_approximation",
+    "positive_example_nll_weight",
 )
 
 
@@ -64,6 +65,5 @@ TABLE = ConfigTable(
             "NeMo-RL stops at its first step: say which type the bound is of (before there were types it was tis)",
         ),
     ),
-    unreplayed=(Unreplayed(f"{_AT}positive_example_nll_weight", 0, "it needs the rewards that the loss was given"),),
     include=Include(("defaults", "config"), last=False),
 )

@@ -51,7 +51,7 @@ TABLE = ConfigTable(
     rows=(
         ConfigRow("skyrl/none", when=_OFF),
         ConfigRow("skyrl/tis", when={**_OFF, _TIS: SET}),
-        # The deprecated names; the cap stays at -1 unless it is set, which the recipe refuses.
+        # The deprecated names; the cap stays at -1 unless it is set.
         ConfigRow(
             "skyrl/tis",
             when={**_OFF, _USE_TIS: True},

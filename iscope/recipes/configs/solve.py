@@ -6,26 +6,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from iscope.recipes.model import ByOption, BySign, Loss, Penalty, Ref
+from iscope.recipes.model import ByOption, BySign, Denominator, Loss, Penalty, PositiveNLL, Ref
 from iscope.recipes.options import Value
 
 # What tells losses apart in empty rollouts, in rounding, or in what is logged only.
 _ASIDE = {
-    Loss: {
-        "batch_size",
-        "batch_tokens",
-        "clamp",
-        "count_epsilon",
-        "counts",
-        "counts_dropped",
-        "epsilon",
-        "fills_empty",
-        "lag_logged",
-        "left_logged",
-        "logged",
-        "tracked",
-        "weighted",
-    },
+    Loss: {"clamp", "logs", "weighted"},
+    Denominator: {"batch_size", "batch_tokens", "count_epsilon", "counts", "counts_dropped", "epsilon", "fills_empty"},
     BySign: {"float32"},
 }
 _DIGITS = 12
@@ -42,7 +29,7 @@ def solve(rule: Any, wanted: Any) -> Iterator[dict[str, Value]]:
         for value, part in rule.parts:
             for found in solve(part, wanted):
                 yield {rule.option: value, **found}
-    elif isinstance(rule, Penalty) and wanted is None:
+    elif isinstance(rule, Penalty | PositiveNLL) and wanted is None:
         yield from solve(rule.coefficient, 0.0)
     elif isinstance(rule, Ref):
         yield from _solved(rule, wanted)

@@ -10,7 +10,7 @@ from iscope.recipes.configs.essence import differences, does, essence
 from iscope.recipes.configs.fit import bound_or_none, nearest_settings
 from iscope.recipes.configs.model import ConfigTable
 from iscope.recipes.configs.solve import solve
-from iscope.recipes.model import BoundRecipe, Framework, Loss, Penalty
+from iscope.recipes.model import BoundRecipe, Framework, Loss, Penalty, PositiveNLL
 from iscope.recipes.options import Value
 from iscope.recipes.registry import framework
 
@@ -107,4 +107,6 @@ def _of_gradient(loss: Loss) -> Loss:
     """The loss as its gradient has it: with weights that are not clipped, -A w and -A w log pi are one."""
     if isinstance(loss.penalty, Penalty) and loss.penalty.coefficient == 0:
         loss = replace(loss, penalty=None)
+    if isinstance(loss.positive_nll, PositiveNLL) and loss.positive_nll.coefficient == 0:
+        loss = replace(loss, positive_nll=None)
     return replace(loss, type="score", pair=Loss().pair) if loss.type in ("surrogate", "score") else loss

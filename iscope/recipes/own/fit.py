@@ -105,9 +105,9 @@ def _check_loss(loss: Loss, where: Where) -> None:
             raise where.at(name).error("it must be a number for either sign, not none")
     if loss.influence is not None and loss.influence.half_life is None:
         raise where.at("influence.half_life").error("it must be a number, not none")
-    if loss.tracked and loss.type != "sapo" and None in (loss.low, loss.high):
-        raise where.error("tracked needs low and high")
+    if loss.logs.tracked and loss.type != "sapo" and None in (loss.low, loss.high):
+        raise where.at("logs").error("tracked needs low and high")
     if loss.function is not None and loss.type != "function":
         raise where.error("a function is the loss only with type = 'function'")
-    if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_SUM_NORM and loss.norm_length is None:
-        raise where.error(f"aggregation {loss.aggregation} needs norm_length")
+    if loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_SUM_NORM and loss.denominator.norm_length is None:
+        raise where.error(f"aggregation {loss.aggregation} needs norm_length in its denominator")

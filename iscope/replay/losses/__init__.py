@@ -128,7 +128,7 @@ def is_plain(view: TokenView, base: Loss) -> bool:
     """Whether the coefficient of an uncorrected loss is just minus its signal on this view."""
     if not base.uses_ratio:
         return True
-    spreads = base.level == "sequence" and (view.advantage_per_token or base.epsilon > 0)
+    spreads = base.level == "sequence" and (view.advantage_per_token or base.denominator.epsilon > 0)
     return base.type == "clipped_surrogate" and base.gate is None and stays_one(view, base) and not spreads
 
 

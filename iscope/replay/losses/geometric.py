@@ -23,7 +23,7 @@ def geo_mean(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> tup
     to [-low, high]; a token whose x is cut has none. Weights that are only 0 and 1 are floored at 1e-10 instead.
     """
     segments = view.segments
-    count = segments.lengths.double() + loss.count_epsilon
+    count = segments.lengths.double() + loss.denominator.count_epsilon
     cut, moves = _cut(view, signal, loss)
     floored = weight + _SMALLEST_WEIGHT if loss.weighted else weight.clamp(min=_SMALLEST_WEIGHT)
     log = segments.sum(cut) + segments.sum(floored.log())

@@ -26,12 +26,12 @@ def indicators(view: TokenView, recipe: BoundRecipe) -> dict[str, Tensor]:
     CISPO's cap; ``phi``: VESPO's weight; ``kl``: the estimate in nats, times r where the penalty has that factor;
     ``gated``: rejected by the loss's own condition; ``ratio`` and ``outside``: CISPO's r, and whether it lies outside
     its bounds, whatever A (SkyRL a9564572, cispo/ratio_mean and clip_ratio); ``clipped_ratio``: r within its bounds
-    (NeMo-RL, probs_ratio_clamped); ``future_kl``, ``influence`` and ``unsafe``: FIPO's sum of later log r in nats, its
-    factor, and where that is held at most 1 (ms-swift 4.6.0, fipo/*). Where the loss clips the weight of a whole
-    rollout, r is that weight.
+    (NeMo-RL, probs_ratio_clamped); ``nll``: -log pi, where the loss has a term of it (NeMo-RL, positive_nll_loss);
+    ``future_kl``, ``influence`` and ``unsafe``: FIPO's sum of later log r in nats, its factor, and where that is held
+    at most 1 (ms-swift 4.6.0, fipo/*). Where the loss clips the weight of a whole rollout, r is that weight.
 
     Args:
-        view: the tokens of whole rollouts. Without current logprobs or advantages only ``kl`` can be told.
+        view: the tokens of whole rollouts. Without current logprobs or advantages only ``kl`` and ``nll`` can be told.
         recipe: the recipe, values only.
     """
     found: dict[str, Tensor] = {}
@@ -39,9 +39,9 @@ def indicators(view: TokenView, recipe: BoundRecipe) -> dict[str, Tensor]:
     if view.current is not None and view.advantage is not None:
         signal = signal_of(view, loss)
         found |= _clipping(view, recipe, signal)
-        if loss.logged and loss.uses_ratio:
+        if loss.logs.ratio and loss.uses_ratio:
             found["clipped_ratio"] = loss_ratio(view, loss)[1].clamp(bound_value(loss.low), bound_value(loss.high))
-        if loss.lag_logged:
+        if loss.logs.lag:
             found |= {"lag": lag(view, loss)} | limit_flags(view, signal, loss)
         if loss.gate is not None:
             found["gated"] = reject(view, loss.gate).out
@@ -55,6 +55,8 @@ def indicators(view: TokenView, recipe: BoundRecipe) -> dict[str, Tensor]:
             found["phi"] = vespo_phi(view, signal, correct(view, recipe).token_weight(view), loss)
     if penalty is not None and bound_value(penalty.coefficient):
         found["kl"] = penalty_terms(view, loss, replace(penalty, coefficient=1.0))[0]
+    if loss.needs_reward:
+        found["nll"] = -view.policy.double()
     return found
 
 
@@ -63,7 +65,7 @@ def _clipping(view: TokenView, recipe: BoundRecipe, signal: Tensor) -> dict[str,
     low, high, delta = bound_value(loss.low), bound_value(loss.high), bound_value(loss.delta)
     if loss.type == "clipped_weight" and loss.level == "sequence":
         ratio = correct(view, recipe).token_weight(view).to(view.trainer.dtype)
-    elif loss.type in ("clipped_surrogate", "cispo") or (loss.type == "clipped_weight" and loss.lag_logged):
+    elif loss.type in ("clipped_surrogate", "cispo") or (loss.type == "clipped_weight" and loss.logs.lag):
         ratio = loss_ratio(view, loss)[0]
     else:
         return {}
@@ -76,6 +78,6 @@ def _clipping(view: TokenView, recipe: BoundRecipe, signal: Tensor) -> dict[str,
 
 def _capping(view: TokenView, loss: Loss, ratio: Tensor) -> dict[str, Tensor]:
     low, high = bound_value(loss.low), bound_value(loss.high)
-    if low is None or high is None or not loss.logged:
+    if low is None or high is None or not loss.logs.ratio:
         return {}
     return {"ratio": loss_ratio(view, loss)[1], "outside": (ratio < low) | (ratio > high)}

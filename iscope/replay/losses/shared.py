@@ -49,14 +49,14 @@ def _beyond_clamp(view: TokenView, loss: Loss, clamp: LogClamp) -> Tensor:
 
 
 def _mean_log_ratio(view: TokenView, loss: Loss) -> Tensor:
-    if not loss.epsilon:
+    if not loss.denominator.epsilon:
         return rollout_log_ratio(view, loss.pair, mean=True)
     return rollout_log_ratio(view, loss.pair, mean=False) / _tokens(view, loss)
 
 
 def _tokens(view: TokenView, loss: Loss) -> Tensor:
     """What the mean log-ratio of each rollout divides by, float64 [N]."""
-    return view.segments.lengths.clamp(min=1).double() + loss.epsilon
+    return view.segments.lengths.clamp(min=1).double() + loss.denominator.epsilon
 
 
 def weighted(value: Tensor, weight: Tensor) -> Tensor:

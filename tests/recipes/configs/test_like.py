@@ -152,7 +152,6 @@ REFUSED = {
     "a value that Python works out": ("trl", "a.py", "GRPOConfig(epsilon=eps())\n", "not told by this file alone"),
     "a name with two values": ("trl", "a.py", "E = 1\nE = 2\nGRPOConfig(epsilon=E)\n", "not told by this file alone"),
     "two calls": ("trl", "a.py", "GRPOConfig(epsilon=.1)\nGRPOConfig(epsilon=.2)\n", "given twice"),
-    "the cap of -1": ("skyrl", "a.sh", "x trainer.algorithm.use_tis=true\n", "token_clip must be above 0"),
     "twice corrected": (
         "skyrl",
         "a.sh",
@@ -310,3 +309,8 @@ def test_a_full_dump_of_arguments(tmp_path):
     del arguments["vllm_importance_sampling_mode"], arguments["vllm_importance_sampling_clip_max"]
     found = from_text(tmp_path, "trl", json.dumps(arguments), "args.json")
     assert found.recipe.name == "trl/none"
+
+
+def test_a_cap_below_zero_that_stands_by_default(tmp_path):
+    (tmp_path / "a.sh").write_text("x trainer.algorithm.use_tis=true\n")
+    assert like(f"skyrl:{tmp_path}/a.sh").recipe.spec == "skyrl/tis:ratio_type=token,token_clip=-1,seq_clip=5"

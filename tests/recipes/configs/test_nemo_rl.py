@@ -57,6 +57,7 @@ def test_real_files(file, spec):
         ([ON, f"{TYPE}: tis", f"{RATIO}: 2"], f"nemo-rl/tis:none,2,{KL}"),
         ([ON, f"{TYPE}: seq-mask-tis", f"{RATIO}: 1.002", f"{RATIO}_min: 0.999"], f"nemo-rl/seq-mask-tis:{KL}"),
         (["reference_policy_kl_penalty: 0.1", "use_kl_in_reward: true"], "nemo-rl/none"),
+        (["positive_example_nll_weight: 0.1"], f"nemo-rl/none:{KL},positive_example_nll_weight=0.1"),
         (
             [ON, "sequence_level_importance_ratios: true", "token_level_loss: false"],
             f"nemo-rl/is:sequence_level_importance_ratios=true,token_level_loss=false,{KL}",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from iscope.errors import UsageError
 from iscope.recipes import bind, framework, frameworks, parse
-from iscope.recipes.model import BoundRecipe, Recipe
+from iscope.recipes.model import BoundRecipe, Denominator, LossLogs, Recipe
 from iscope.recipes.own.check import checked
 from iscope.recipes.own.decode import decode
 from iscope.recipes.own.encode import to_json
@@ -86,6 +86,13 @@ def test_a_choice_between_parts() -> None:
     assert (mask.weight.high, [rule.high for rule in mask.filters]) == (None, [3.0])
     assert mask.loss.penalty is not None
     assert mask.loss.aggregation == "seq-mean-token-mean"
+
+
+def test_a_loss_within_a_loss() -> None:
+    aggregation = 'aggregation = "seq-mean-token-sum-norm"'
+    text = f"loss = {{ {aggregation}, denominator = {{ norm_length = 64 }}, logs = {{ ratio = true }} }}"
+    loss = bind(read(f'[recipes."m/a"]\n{text}')["m/a"], framework(""), {}).loss
+    assert (loss.denominator, loss.logs) == (Denominator(norm_length=64), LossLogs(ratio=True))
 
 
 def test_functions_are_looked_for_beside_the_file() -> None:
@@ -193,7 +200,15 @@ BAD = [
     ('[recipes."m/a"]\nloss = { type = "sapo" }', "loss: type sapo needs temperature."),
     ('[recipes."m/a"]\nloss = { type = "function" }', "loss: type function needs function."),
     ('[recipes."m/a"]\nloss = { function = "m:f" }', "loss: a function is the loss only with type = 'function'."),
-    ('[recipes."m/a"]\nloss = { aggregation = "seq-mean-token-sum-norm" }', "needs norm_length."),
+    ('[recipes."m/a"]\nloss = { aggregation = "seq-mean-token-sum-norm" }', "needs norm_length in its denominator."),
+    (
+        '[recipes."m/a"]\nloss = { denominator = { count = "all" } }',
+        "loss.denominator: there is no key 'count'; the keys are",
+    ),
+    (
+        '[recipes."m/a"]\nweight = { level = "token", high = -1 }\nloss = { type = "geo_mean", low = 1, high = 1 }',
+        "with an upper bound below 0 its weights have no logarithm",
+    ),
     ('[recipes."m/a"]\noptions = [3]', "options[0]: it must be a table, not 3."),
     (
         '[recipes."m/a"]\noptions = [{ name = "x", kind = "flaot" }]',

@@ -1,0 +1,25 @@
+"""What a batch scope may be, and how it is said; no torch, so that the command line can check it at once."""
+
+from __future__ import annotations
+
+from iscope.errors import UsageError, did_you_mean
+
+
+def batch_scope(value: str | int) -> str | int:
+    """Return a batch scope: ``all``, ``step`` or a number of rollouts.
+
+    Raises:
+        UsageError: when it is none of these.
+    """
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if value in ("all", "step") or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    hint = did_you_mean(str(value), ("all", "step"))
+    raise UsageError(f"The batch must be all, step or a number of rollouts from 1, not {value!r}.{hint}")
+
+
+def in_words(scope: str | int) -> str:
+    """Return which rollouts are one batch."""
+    words = {"all": "the whole dump is one batch", "step": "the rollouts of each step are one batch"}
+    return words.get(str(scope), f"{scope} consecutive rollouts are one batch")
