@@ -153,7 +153,7 @@ def _fill_certainty(row: Rows, policy: Array) -> None:
     """Minus ``TokenView.uncertainty``: p - 1."""
     np.copyto(row, policy)
     np.expm1(row, out=row)
-    np.minimum(row, 0.0, out=row)
+    np.fmin(row, 0.0, out=row)
 
 
 def _quantities(exact: Rows, certainty: Rows, excess: Rows, free: Rows) -> Iterator[tuple[str, Rows]]:

@@ -73,7 +73,7 @@ def expand(recipes: Sequence[BoundRecipe], sweeps: Iterable[str | Sweep]) -> Set
     """Return every recipe at every combination of the swept options it has.
 
     Args:
-        recipes: the recipes named.
+        recipes: the recipes; of one that was named, what it was given is not to be swept.
         sweeps: what is swept.
 
     Raises:
@@ -138,7 +138,7 @@ def _plan(recipe: BoundRecipe, sweeps: Sequence[Sweep]) -> list[tuple[Option, li
             continue
         if option.short in (other.short for other, _ in plan):
             raise UsageError(f"{recipe.name}: {option.short} is swept twice; put all values into one sweep.")
-        if option.short in recipe.given:
+        if recipe.named and option.short in recipe.given:
             raise UsageError(f"{recipe.name}: {option.short} is given and swept; leave it out of the recipe.")
         plan.append((option, [check_value(recipe.name, option, read_value(option, text)) for text in sweep.values]))
     return plan

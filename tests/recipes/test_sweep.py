@@ -12,7 +12,8 @@ from iscope.recipes.sweep import Sweep, expand, read_sweep
 
 
 def specs(recipes, sweeps):
-    return [setting.spec for setting in expand([parse(recipe) for recipe in recipes], sweeps).recipes]
+    named = [replace(parse(recipe), named=True) for recipe in recipes]
+    return [setting.spec for setting in expand(named, sweeps).recipes]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,11 @@ def test_any_name_of_the_option():
 
 def test_given_options_stay():
     assert specs(["trl/token_mask:clip_min=0.25"], ["clip_max=2"]) == ["trl/token_mask:clip_min=0.25,clip_max=2"]
+
+
+def test_what_a_default_recipe_is_given_gives_way():
+    found = expand([parse("trl/sequence_mask:clip_max=3")], ["clip_max=2,5"])
+    assert [setting.options["clip_max"] for setting in found.recipes] == [2.0, 5.0]
 
 
 def test_impossible_combinations_are_counted():

@@ -1,0 +1,1 @@
+"""Comparisons: many settings of recipes on one dump, and two dumps side by side."""
