@@ -89,7 +89,7 @@ def write(text: str, where: Target) -> None:
         UsageError: when the file system refuses.
     """
     if where.path is None:
-        _write_stdout(text, "utf-8" if where.format == "json" else None)
+        _write_stdout(text, None if where.format == "terminal" else "utf-8")
     else:
         try:
             _write_file(text, where.path)

@@ -18,6 +18,7 @@ class Finding:
         title: the cause in a few words.
         message: what the dump shows, what that is consistent with, and what it is no evidence of.
         action: the next thing to try.
+        shows: what the dump shows alone, the first sentences of the message; empty where they cannot be told apart.
         tokens: tokens it concerns, of those looked at; None where it concerns none in particular.
         rollouts: rollouts it concerns, of those looked at.
         examples: up to five of them, by ``rollout_id`` and ``position``.
@@ -29,6 +30,7 @@ class Finding:
     title: str
     message: str
     action: str = ""
+    shows: str = ""
     tokens: int | None = None
     rollouts: int | None = None
     examples: list[dict[str, Any]] = field(default_factory=list)
@@ -42,6 +44,7 @@ class Finding:
             "title": self.title,
             "message": self.message,
             "action": self.action,
+            "shows": self.shows,
             "tokens": self.tokens,
             "rollouts": self.rollouts,
             "examples": self.examples,
@@ -56,7 +59,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The first line of a report: a word, and the sentence that backs it."""
+    """The first line of a report.
+
+    Attributes:
+        word: the verdict.
+        message: the sentence that backs it.
+        action: the next thing to try; empty where there is nothing to mend.
+    """
 
     word: str
     message: str
+    action: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the JSON form."""
+        return {"word": self.word, "message": self.message, "action": self.action}

@@ -42,7 +42,7 @@ class Inspection:
         """Return the JSON form, schema ``iscope.inspection`` version 1."""
         return {
             "schema": {"name": SCHEMA_NAME, "version": SCHEMA_VERSION},
-            "verdict": {"word": self.verdict.word, "message": self.verdict.message},
+            "verdict": self.verdict.to_dict(),
             "layout": self.layout,
             "files": self.files,
             "columns": self.columns,

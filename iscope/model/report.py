@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 SCHEMA_NAME = "iscope.report"
 SCHEMA_VERSION = 1
+# Parts that only some reports have, each under its own name beside the others.
+PARTS = ("onset", "settings", "front", "advice", "staleness", "against", "distributions", "worst")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,10 @@ class Report:
         breakdowns: rows of figures per value of a column.
         findings: what the dump shows, errors first.
         provenance: versions, files, options: what may differ between two runs over the same dump.
+        parts: what only some reports have, by the names of ``PARTS``: what moved first over the steps (``onset``), and
+            of a comparison its ``settings``, ``front``, ``advice``, ``staleness``, and what differs from another dump
+            (``against``); where there is a scored token, how the log-ratios are spread (``distributions``), and the
+            rollouts and tokens that are furthest apart (``worst``).
     """
 
     verdict: Verdict
@@ -41,19 +49,21 @@ class Report:
     breakdowns: dict[str, list[Figures]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
+    parts: Figures = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``iscope.report`` version 1."""
         return {
             "schema": {"name": SCHEMA_NAME, "version": SCHEMA_VERSION},
             "provenance": self.provenance,
-            "verdict": {"word": self.verdict.word, "message": self.verdict.message},
+            "verdict": self.verdict.to_dict(),
             "assumptions": self.assumptions,
             "coverage": self.coverage.to_dict(),
             "mismatch": nodes_to_json(self.mismatch),
             "recipes": [recipe.to_dict() for recipe in self.recipes],
             "breakdowns": {by: [nodes_to_json(row) for row in rows] for by, rows in self.breakdowns.items()},
             "findings": [finding.to_dict() for finding in self.findings],
+            **{name: nodes_to_json(self.parts[name]) for name in PARTS if name in self.parts},
         }
 
     def table(self, what: str = "recipes") -> pl.DataFrame:
@@ -80,6 +90,21 @@ class Report:
             raise UsageError(f"the report has no table {what!r}, only {', '.join(known)}.{did_you_mean(what, known)}")
         return pl.DataFrame(rows, infer_schema_length=None)
 
+    def __repr__(self) -> str:
+        """Return the verdict: a prompt shows no whole report."""
+        return f"<Report {self.verdict.word}: {self.verdict.message}>"
+
+    def __str__(self) -> str:
+        """Return the page that ``iscope analyze`` prints, 100 columns wide."""
+        render: Callable[[Report], str] = importlib.import_module("iscope.render.terminal").render
+        return render(self)
+
+    def _repr_html_(self) -> str:
+        """Return the report for a notebook: the verdict, the headline figures, the recipes and the findings."""
+        # By name: rendering lies above the model, and only notebooks ask for it.
+        render: Callable[[Report], str] = importlib.import_module("iscope.render.html.notebook").render
+        return render(self)
+
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Report:
         """Read what ``to_dict`` wrote.
@@ -99,6 +124,7 @@ class Report:
             breakdowns={by: [row_from_json(row) for row in rows] for by, rows in data["breakdowns"].items()},
             findings=[Finding.from_dict(finding) for finding in data["findings"]],
             provenance=data["provenance"],
+            parts={name: nodes_from_json(data[name]) for name in PARTS if name in data},
         )
 
 

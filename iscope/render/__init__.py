@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import importlib
 from pathlib import PurePath
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from iscope.errors import UsageError, did_you_mean
-from iscope.model import Report
 
-RENDERERS = {"terminal": "iscope.render.terminal", "json": "iscope.render.json"}
-EXTENSIONS = {".txt": "terminal", ".json": "json"}
+if TYPE_CHECKING:
+    from iscope.model import Report
+
+RENDERERS = {
+    "terminal": "iscope.render.terminal",
+    "json": "iscope.render.json",
+    "html": "iscope.render.html",
+    "markdown": "iscope.render.markdown",
+}
+EXTENSIONS = {
+    ".txt": "terminal",
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+}
 
 
 class Renderer(Protocol):

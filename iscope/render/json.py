@@ -16,7 +16,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def render(report: Report, *, width: int = 100, verbose: bool = False, color: bool = False) -> str:  # noqa: ARG001
     """Return the report as indented JSON; the other arguments change nothing: it always holds everything."""
-    return _dump(report.to_dict())
+    return document(report.to_dict())
 
 
 def error_json(error: BaseException, exit_code: int | None = None, message: str | None = None) -> str:
@@ -34,10 +34,11 @@ def error_json(error: BaseException, exit_code: int | None = None, message: str 
         "message": str(error) if message is None else message,
         "exit_code": code,
     }
-    return _dump({"schema": ERROR_SCHEMA, "error": body})
+    return document({"schema": ERROR_SCHEMA, "error": body})
 
 
-def _dump(document: Any) -> str:
-    text = json.dumps(document, allow_nan=False, indent=2, ensure_ascii=False) + "\n"
+def document(content: Any) -> str:
+    """Return a document of JSON values as indented text that UTF-8 can hold."""
+    text = json.dumps(content, allow_nan=False, indent=2, ensure_ascii=False) + "\n"
     # Paths that are not UTF-8 reach Python as lone surrogates, which UTF-8 cannot hold but a JSON escape can.
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -29,6 +29,17 @@ def figure(node: Node) -> Figure | None:
     return node if isinstance(node, Figure) else Figure(node)
 
 
+def entries(node: Node) -> list[Figures]:
+    """Return the named groups of a list; none where the node is no list."""
+    return [entry for entry in node if isinstance(entry, dict)] if isinstance(node, list) else []
+
+
+def number_of(node: Node) -> float | int | None:
+    """Return the value of a number of the tree, None where it is absent or no number."""
+    found = figure(node)
+    return None if found is None else found.value
+
+
 def scalars(figures: Figures) -> Iterator[tuple[str, Node]]:
     """Yield the figures, counts and words of a group; those of its subgroups under ``group name`` names."""
     for name, node in figures.items():

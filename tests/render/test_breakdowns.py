@@ -67,7 +67,7 @@ def test_no_line_is_wider_than_the_page(width: int, verbose: bool) -> None:
     assert [line for line in text.splitlines() if cell_len(line) > width or line != line.rstrip()] == []
     assert "…" not in text
     for piece in (
-        "35.6% tokens, 69.3% k3, 56.4% gradient, k3 0.0277",
+        "35.6% tokens, 69.3% k3, 56.4% gradient" + (", k3 0.0277" if verbose else ""),
         "0 to 3, mean 1.50 over 416 rollouts",
         "0.00340",
     ):
@@ -110,9 +110,9 @@ def test_a_recipe_that_some_rows_lack_leaves_their_cells_empty() -> None:
 
 def test_both_tables_of_a_long_breakdown_say_what_is_left_out() -> None:
     text = render(report(100), width=100)
-    assert text.count("60 of 100 rows in the middle not shown; --verbose and JSON have all") == 2
+    assert text.count("84 of 100 rows in the middle not shown; --verbose and JSON have all") == 2
     assert "\n  50  " not in text
-    assert render(report(40), width=100).count("not shown") == 0
+    assert render(report(16), width=100).count("not shown") == 0
     assert render(report(100), width=160, verbose=True).count("\n  50  ") == 2
 
 
@@ -126,10 +126,12 @@ def test_k1_of_a_part_is_for_verbose_pages() -> None:
 
 
 def test_the_mismatch_by_p() -> None:
-    text = squash(render(report(by_p=by_p()), width=160))
-    assert "BY p q of the sampled token: share of scored tokens" in text
-    assert "q<0.1: 35.6% tokens, 69.3% k3, 56.4% gradient, k3 0.0277 q 0.1-0.5: 35.6%" in text
-    assert "q>=0.9: 35.6% tokens, 69.3% k3, k3 0.0277" in text
+    text, whole = (squash(render(report(by_p=by_p()), width=160, verbose=verbose)) for verbose in (False, True))
+    assert "BY p q of the sampled token: shares of scored tokens, of the sum of k3" in text
+    assert "q<0.1: 35.6% tokens, 69.3% k3, 56.4% gradient q 0.1-0.5: 35.6%" in text
+    assert "q>=0.9: 35.6% tokens, 69.3% k3 " in text
+    assert "q<0.1: 35.6% tokens, 69.3% k3, 56.4% gradient, k3 0.0277 q 0.1-0.5: 35.6%" in whole
+    assert "k3 of the bucket in nats/token" in whole
     assert "BY p" not in render(report(), width=160)
 
 

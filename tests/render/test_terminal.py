@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from iscope.model import Figure, Report
+from iscope.model import Figure, Finding, Report
 from iscope.render.terminal import render, verdict_line
 from tests.render import reports
 
@@ -138,7 +138,7 @@ def test_rows_of_the_recipe_table() -> None:
     lines = render(reports.ordinary(), width=160).splitlines()
     row = next(line for line in lines if line.startswith("> "))
     assert row.split()[:3] == [">", "trl/sequence_mask", "..3"]
-    assert row.split()[-1] == "0.00412"
+    assert row.split()[3:] == ["1.0%", "15.4%"]
     whole = render(reports.ordinary(), width=400, verbose=True).splitlines()
     row = next(line for line in whole if line.startswith("> "))
     found = iter(row.split())
@@ -151,10 +151,11 @@ def test_rows_of_the_recipe_table() -> None:
 def test_a_narrow_page_has_one_record_per_recipe() -> None:
     text = render(reports.ordinary(), width=60)
     assert "> trl/sequence_mask ..3\n" in text
-    assert "k3 kept 0.00412" in text
+    assert "modif tok 1.0%" in text
     assert "BY step" in text
     whole = render(reports.ordinary(), width=60, verbose=True)
     assert "masked tok 1.0%" in whole
+    assert "k3 kept 0.00412" in whole
     assert "ESS rollouts 152 (36.6%)" in whole
 
 
@@ -163,7 +164,7 @@ def test_a_column_appears_only_if_a_recipe_has_the_figure() -> None:
     for head in ("effect(ive)", "grad(ient left)", "groups", "product left", "kept: weight other than 0"):
         assert head not in without
         assert head in with_them
-    assert "52.1 [34.0,81.0]/152" in with_them
+    assert "52.1 [34,81]/152" in with_them
     assert "30/42" in with_them
     assert "36,146" in with_them
 
@@ -174,7 +175,7 @@ def test_kept_is_not_shown_without_the_gradient_left() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_absent_figures_are_a_dash_with_the_reason_once(width: int) -> None:
-    text = squash(render(reports.hollow(), width=width))
+    text = squash(render(replace(reports.hollow(), coverage=reports.coverage()), width=width))
     assert text.count(reports.NO_ADVANTAGE) == 1
     assert f"- effect rollouts: {reports.NO_ADVANTAGE}" in text
     assert "- k1 mean(-d), k3 mean(exp(d)-1-d): no scored token" in text
@@ -197,6 +198,32 @@ def test_coverage_is_shown_when_anything_was_left_out() -> None:
     assert "36,511 unscored (nan 36,510, sentinel 1; by side: trainer_logprobs nan 36,510; " in squash(text)
     noted = reports.ordinary(coverage=reports.coverage(notes={"step_conflicts": 4, "none": 0}))
     assert "COVERAGE noted: step_conflicts 4\n" in render(noted)
+    paired = reports.ordinary(coverage=reports.coverage(notes={"pairing_equal": 416}))
+    assert "COVERAGE noted: rollouts whose token ids are equal on both sides 416\n" in render(paired, verbose=True)
+    assert "COVERAGE" not in render(paired)
+
+
+def test_without_a_scored_token_there_are_no_empty_tables() -> None:
+    report = reports.hollow()
+    page, whole = (render(report, width=100, verbose=verbose) for verbose in (False, True))
+    assert "COVERAGE 416 rollouts read" in page
+    assert [block for block in ("MISMATCH", "RATIO", "RECIPES", "BY step") if block in page] == []
+    assert "MISMATCH" in whole
+    assert "RECIPES" in whole
+
+
+def test_a_finding_for_information_names_its_recipe() -> None:
+    found = Finding("IS019", "information", "narrow", "It is.", evidence={"spec": "prime-rl/mis_po:geo_low=0.996"})
+    assert "INFORMATION IS019 narrow (prime-rl/mis_po)\n" in render(reports.ordinary(findings=[found]))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"), [(0.2, 0.3, ".2..0.3"), (0.5, 2, ".5..2"), (None, 3, "..3"), (0.5, None, ".5..")]
+)
+def test_the_bounds_of_a_label_can_be_told_apart(low: float | None, high: float | None, text: str) -> None:
+    bounds = ("none" if bound is None else bound for bound in (low, high))
+    spec = "trl/token_mask:clip_min={},clip_max={}".format(*bounds)
+    assert f"  trl/token_mask {text} " in render(reports.ordinary(recipes=[reports.recipe(spec)]), width=160)
 
 
 def test_assumptions_follow_the_verdict() -> None:
@@ -204,13 +231,13 @@ def test_assumptions_follow_the_verdict() -> None:
     assert lines[3].startswith("ASSUMED on-policy: ")
 
 
-def test_framework_metrics_of_the_named_recipe_or_the_first_of_each_framework() -> None:
+def test_framework_metrics_of_the_named_recipe() -> None:
     first, second = ("sampling/mean", Figure(0.5)), ("sampling/max", Figure(3.0))
     specs = ("trl/token_mask:clip_max=2", dict([first])), ("trl/sequence_mask:clip_max=3", dict([second]))
     plain = reports.ordinary(recipes=[reports.recipe(spec, framework=metrics) for spec, metrics in specs])
     named = replace(plain, recipes=[plain.recipes[0], replace(plain.recipes[1], named=True)])
-    assert "sampling/mean 0.5000" in render(plain)
-    assert "sampling/max" not in render(plain)
+    assert "LOGGED" not in render(plain)
+    assert "sampling/mean 0.5000" in render(plain, verbose=True)
     assert "sampling/max 3.000" in render(named)
     assert "sampling/mean" not in render(named)
     both = render(named, verbose=True)
@@ -221,11 +248,11 @@ def test_framework_metrics_of_the_named_recipe_or_the_first_of_each_framework() 
 def test_a_long_breakdown_shows_its_ends_unless_verbose() -> None:
     report = reports.ordinary(breakdowns={"step": [reports.step(n) for n in range(1000)]})
     text = render(report, width=100)
-    assert "960 of 1,000 rows in the middle not shown; --verbose and JSON have all" in text
-    assert "\n  19  " in text
-    assert "\n  20  " not in text
-    assert "\n  979  " not in text
-    assert "\n  980  " in text
+    assert "984 of 1,000 rows in the middle not shown; --verbose and JSON have all" in text
+    assert "\n  7  " in text
+    assert "\n  8  " not in text
+    assert "\n  991  " not in text
+    assert "\n  992  " in text
     assert "\n  500  " not in text
     assert "\n  500  " in render(report, width=100, verbose=True)
 
@@ -243,6 +270,7 @@ def test_breakdowns_by_a_column_of_words() -> None:
 def test_findings_say_severity_code_and_counts() -> None:
     text = squash(render(reports.hostile("odd"), width=100))
     assert "WARNING IS001 odd (7 tokens, 1 rollout): rollout odd is odd" in text
+    assert "TRY look at odd" in text
     assert "rollout_id odd, position 3" not in text
     assert "rollout_id odd, position 3" in squash(render(reports.hostile("odd"), width=100, verbose=True))
 
@@ -252,6 +280,48 @@ def test_colour_only_adds_to_the_words() -> None:
     assert "\x1b" not in plain
     assert "\x1b[" in coloured
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+
+
+def test_of_a_finding_only_what_the_dump_shows_unless_verbose() -> None:
+    report = reports.ordinary(
+        verdict=replace(reports.ordinary().verdict, action="mend IS012"),
+        findings=[
+            Finding("IS012", "warning", "sync", "It climbs. It may be a sync.", "mend IS012", "It climbs."),
+            Finding("IS013", "warning", "lag", "It lags. It may be slow.", "mend IS013", "It lags."),
+            Finding("IS019", "information", "narrow", "It is narrow.", "widen", "It is narrow."),
+        ],
+    )
+    page = render(report, width=100)
+    assert "\nTRY 1 mend IS012\nTRY 2 mend IS013\n" in page
+    assert "\nWARNING IS012 sync: It climbs.\nWARNING IS013 lag: It lags.\nINFORMATION IS019 narrow\n" in page
+    assert "iscope explain CODE" in page
+    assert "widen" not in page
+    whole = render(report, width=100, verbose=True)
+    assert "\nWARNING IS012 sync: It climbs. It may be a sync. Try: mend IS012.\n" in whole
+    assert "\nINFORMATION IS019 narrow: It is narrow. Try: widen.\n" in whole
+
+
+def test_assumptions_are_one_paragraph_unless_verbose() -> None:
+    report = reports.ordinary(assumptions=["It is one.", "It is two."])
+    assert "\nASSUMED It is one; It is two.\n" in render(report)
+    assert "\nASSUMED It is one.\nASSUMED It is two.\n" in render(report, verbose=True)
+    assert "ASSUMED" not in render(reports.ordinary(assumptions=[]))
+
+
+def test_a_legend_is_printed_once_on_a_page() -> None:
+    rows = [reports.step(0), reports.step(1)]
+    text = squash(render(reports.ordinary(breakdowns={"step": rows, "lag": rows, "env": rows}), width=100))
+    assert text.count("k3 = mean(exp(d)-1-d) and -log p (trainer): nats per scored token") == 1
+    assert text.count("A=0: share of rollouts") == 1
+
+
+def test_details_are_behind_verbose() -> None:
+    plain, whole = (squash(render(reports.future(), width=100, verbose=verbose)) for verbose in (False, True))
+    for detail in ("k2 mean(d^2)/2", "mean exp|d|", "chi^2", "mean -log p (trainer)", "max |d| 12.5", "k3 kept"):
+        assert detail in whole
+        assert (detail in plain) is (detail == "max |d| 12.5")
+    assert "MORE --verbose: " in plain
+    assert "MORE --verbose" not in whole
 
 
 @pytest.mark.parametrize("name", ["NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS"])
@@ -264,3 +334,10 @@ def test_the_environment_changes_nothing(name: str, monkeypatch: pytest.MonkeyPa
 def test_the_verdict_line_is_one_line() -> None:
     line = verdict_line(reports.hostile("a\nb"))
     assert line == "VERDICT NOT HEALTHY: it is a b"
+
+
+def test_a_report_prints_as_its_page_and_shows_as_its_verdict() -> None:
+    report = reports.ordinary()
+    assert str(report) == render(report)
+    assert repr(report).startswith("<Report NOT HEALTHY: the trainer lags the sampler by up to 3 steps;")
+    assert len(repr(report)) < 200

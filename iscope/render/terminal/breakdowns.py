@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.text import Text
 
 from iscope.model import Figures, Node, Report
@@ -12,21 +14,24 @@ from iscope.render.terminal.labels import label
 from iscope.render.terminal.page import fold, wrap
 from iscope.render.terminal.table import Cell, Column, Form, Label, cell, table
 
-_ROWS = 40
+_ROWS = 16
 _RECIPES = 5  # whose effective batch size is broken down when nobody asks for more
 _HEAD_WIDTH, _HEAD_LIMIT = 14, 70  # of a recipe's name above a column: cells a line, characters
-_NATS = "k3 = mean(exp(d)-1-d) and -log p (trainer): nats per scored token; max |d|: nats"
+_NATS = "k3 = mean(exp(d)-1-d) and -log p (trainer): nats per scored token"
 _ESS = "ESS: (sum rho)^2 / sum rho^2 of the raw ratios, token over tokens, sequence exp(S) over rollouts, as a share"
+_VARIANCE = "variance ratio: sum(sum(rho-1))^2 / sum((rho-1)^2), 1 on fresh rollouts"
 _EFFECTIVE = "effective rollouts: (sum g)^2 / sum g^2 over the row's rollouts, as in the table of recipes"
-_EXTRA = ("k1",)
+_EXTRA = ("k1", "tokens", "abs_max", "ess_token_fraction", "ess_sequence_fraction")
+_BOUNDED, _ROOMY = ("k3",), 100  # whose intervals are shown unasked, and from what width
 _KNOWN: dict[str, tuple[tuple[str, ...], Form, str | None]] = {
     "rollouts": (("rollouts",), count, None),
     "tokens": (("scored", "tokens"), count, None),
     "k1": (("k1",), number, "k1 = mean(-d)"),
     "k3": (("k3",), number, _NATS),
-    "abs_max": (("max", "|d|"), number, _NATS),
+    "abs_max": (("max", "|d|"), number, "max |d|: nats"),
     "ess_token_fraction": (("ESS", "token"), percent, _ESS),
     "ess_sequence_fraction": (("ESS", "sequence"), percent, _ESS),
+    "variance_ratio": (("variance", "ratio"), number, _VARIANCE),
     "minus_log_p": (("-log p",), number, _NATS),
     "length": (("length", "tokens"), number, None),
     "reward": (("reward",), number, None),
@@ -40,23 +45,35 @@ def breakdowns(report: Report, width: int, *, verbose: bool) -> list[Text]:
     ``p`` is left to the lines on the mismatch by p.
     """
     keys = [by for by in report.breakdowns if by != "p"]
-    return [line for by in keys for line in _breakdown(report, by, width, verbose=verbose)]
+    explained: set[str] = set()
+    return [line for by in keys for line in _breakdown(report, by, width, explained, verbose=verbose)]
 
 
-def _breakdown(report: Report, by: str, width: int, *, verbose: bool) -> list[Text]:
+def _breakdown(report: Report, by: str, width: int, explained: set[str], *, verbose: bool) -> list[Text]:
+    """The tables of a key; legends that are among those ``explained`` are left out, the others added to them."""
     rows = report.breakdowns[by]
     shown = rows if verbose or len(rows) <= _ROWS else [*rows[: _ROWS // 2], *rows[-_ROWS // 2 :]]
     labels = [Label(_value(row.get("value"))) for row in shown]
     flat = [dict(scalars({key: node for key, node in row.items() if key != "value"})) for row in shown]
     keys = [key for key in dict.fromkeys(key for row in flat for key in row) if verbose or key not in _EXTRA]
-    columns = [_column(key, [row.get(key) for row in flat], verbose=verbose) for key in keys]
+    bounded = keys if verbose else _BOUNDED if width >= _ROOMY else ()
+    columns = [_column(key, [row.get(key) for row in flat], interval=key in bounded) for key in keys]
     corner = f"BY {elide(clean(by), 40)}"
     hidden = _hidden(len(rows), len(shown), width)
-    lines = table(corner, labels, columns, width) + hidden
+    lines = table(corner, labels, _without(columns, explained), width) + hidden
     effective = _effective(report, shown, verbose=verbose)
     if effective:
-        lines += table(f"{corner}, effective rollouts", labels, effective, width) + hidden
+        lines += table(f"{corner}, effective rollouts", labels, _without(effective, explained), width) + hidden
+    explained |= {column.legend for column in (*columns, *effective) if column.legend and _filled(column)}
     return lines
+
+
+def _without(columns: list[Column], explained: set[str]) -> list[Column]:
+    return [replace(column, legend=None) if column.legend in explained else column for column in columns]
+
+
+def _filled(column: Column) -> bool:
+    return any(cell.text for cell in column.cells)
 
 
 def _hidden(rows: int, shown: int, width: int) -> list[Text]:
@@ -82,7 +99,7 @@ def _effective(report: Report, rows: list[Figures], *, verbose: bool) -> list[Co
             nodes = by_spec.setdefault(str(entry.get("spec")), [None] * len(rows))
             nodes[index] = entry.get("effective_batch_size")
     return [
-        Column(_head(names[spec]), [cell(node, number) for node in nodes], _EFFECTIVE)
+        Column(_head(names[spec]), [cell(node, number, interval=verbose) for node in nodes], _EFFECTIVE)
         for spec, nodes in by_spec.items()
         if spec in names
     ]
@@ -96,10 +113,10 @@ def _entries(node: Node) -> list[Figures]:
     return [entry for entry in node if isinstance(entry, dict)] if isinstance(node, list) else []
 
 
-def _column(key: str, nodes: list[Node], *, verbose: bool) -> Column:
+def _column(key: str, nodes: list[Node], *, interval: bool) -> Column:
     fallback: Form = percent if key.endswith("fraction") else number
     head, form, legend = _KNOWN.get(key, ((elide(clean(key), 30),), fallback, None))
-    return Column(head, [_cell(node, form, interval=verbose) for node in nodes], legend)
+    return Column(head, [_cell(node, form, interval=interval) for node in nodes], legend)
 
 
 def _cell(node: Node, form: Form, *, interval: bool) -> Cell:

@@ -14,21 +14,9 @@ from iscope.render.terminal.table import cell, reasons
 
 
 def framework(report: Report, width: int, *, verbose: bool) -> list[Text]:
-    """Return one block per recipe whose framework logs anything.
-
-    Without ``verbose``: the recipes the user named, or else the first of each framework.
-    """
-    logged = [recipe for recipe in report.recipes if recipe.framework]
-    named = [recipe for recipe in logged if recipe.named]
-    chosen = logged if verbose else named or _first_of_each(logged)
+    """Return one block per recipe that the user named or, ``verbose``, each, where its framework logs anything."""
+    chosen = [recipe for recipe in report.recipes if recipe.framework and (verbose or recipe.named)]
     return [line for recipe in chosen for line in _block(recipe, width)]
-
-
-def _first_of_each(logged: list[RecipeReport]) -> list[RecipeReport]:
-    by_framework: dict[str, RecipeReport] = {}
-    for recipe in logged:
-        by_framework.setdefault(recipe.name.partition("/")[0], recipe)
-    return list(by_framework.values())
 
 
 def _block(recipe: RecipeReport, width: int) -> list[Text]:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 from rich.text import Text
 
-from iscope.model import Coverage, Report
+from iscope.model import Coverage, Finding, Report, Verdict
 from iscope.render.numbers import count, counted
 from iscope.render.strings import clean, elide, prose
 from iscope.render.terminal.page import wrap
 
 _NAMED_FILES = 3
+_MOST_ACTIONS = 4
+# Notes of coverage whose names in the JSON report are no words; what follows the name is counted.
+_NOTES = {
+    "pairing_equal": "rollouts whose token ids are equal on both sides",
+    "pairing_prefix": "rollouts whose token ids on one side are a prefix of the other's",
+    "pairing_suffix": "rollouts whose token ids on one side are a suffix of the other's",
+    "pairing_ids_differ": "rollouts whose token ids differ between the sides",
+    "pairing_ids_unknown": "rollouts without token ids to compare",
+    "not_selected": "rollouts left out by --where",
+}
+
+_USUAL = ("pairing_equal", "pairing_ids_unknown")  # what the assumptions say already
 
 
 def verdict_line(report: Report) -> str:
@@ -33,15 +45,31 @@ def header(report: Report, width: int) -> list[Text]:
 
 
 def verdict(report: Report, width: int) -> list[Text]:
-    """Return the verdict, wrapped."""
-    line = Text(verdict_line(report))
-    line.stylize("bold", 0, len("VERDICT ") + len(clean(report.verdict.word)) + 1)
-    return wrap(line, width, 2)
+    """Return the verdict, wrapped, and what to try, most pressing first."""
+    return judged(report.verdict, report.findings, width)
 
 
-def assumptions(report: Report, width: int) -> list[Text]:
-    """Return what had to be assumed, one paragraph each."""
-    return [line for text in report.assumptions for line in wrap(f"ASSUMED {prose(text)}", width, 2)]
+def judged(verdict: Verdict, findings: Sequence[Finding], width: int) -> list[Text]:
+    """Return a verdict, wrapped, and what to try: its own action, then those of the next errors and warnings."""
+    start = f"VERDICT {clean(verdict.word)}: "
+    line = Text(start + prose(verdict.message))
+    line.stylize("bold", 0, len(start) - 1)
+    serious = [finding.action for finding in findings if finding.severity in ("error", "warning")]
+    tries = [text for text in dict.fromkeys([verdict.action, *serious]) if text][:_MOST_ACTIONS]
+    heads = [f"TRY {place}" if len(tries) > 1 else "TRY" for place in range(1, len(tries) + 1)]
+    return wrap(line, width, 2) + [
+        part for head, text in zip(heads, tries, strict=True) for part in wrap(f"{head} {prose(text)}", width, 2)
+    ]
+
+
+def assumptions(said: Sequence[str], width: int, *, verbose: bool) -> list[Text]:
+    """Return what had to be assumed, one paragraph each; simple sentences share one unless ``verbose``."""
+    sentences = [prose(text) for text in said]
+    simple = [] if verbose else [text for text in sentences if ";" not in text]
+    paragraphs = [text for text in sentences if text not in simple]
+    if simple:
+        paragraphs.append("; ".join([*(text.removesuffix(".") for text in simple[:-1]), simple[-1]]))
+    return [line for text in paragraphs for line in wrap(f"ASSUMED {text}", width, 2)]
 
 
 def coverage(report: Report, width: int, *, verbose: bool) -> list[Text]:
@@ -49,8 +77,9 @@ def coverage(report: Report, width: int, *, verbose: bool) -> list[Text]:
     found = report.coverage
     incomplete = found.rollouts_empty or any(found.rollouts_excluded.values()) or any(found.tokens_unscored.values())
     sentences = _coverage_sentences(found) if incomplete or verbose else []
-    if any(found.notes.values()):
-        sentences.append(f"noted: {_counts(found.notes)}")
+    notes = {_NOTES.get(name, name): n for name, n in found.notes.items() if n and (verbose or name not in _USUAL)}
+    if notes:
+        sentences.append(f"noted: {_counts(notes)}")
     return [line for text in sentences for line in wrap(f"COVERAGE {text}", width, 2)]
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich.text import Text
-
 from iscope.model import Inspection
 from iscope.render.json import document
 from iscope.render.numbers import count, counted
 from iscope.render.strings import clean, prose
 from iscope.render.terminal.findings import paragraphs
+from iscope.render.terminal.head import assumptions, judged
 from iscope.render.terminal.page import to_str, wrap
 
 _NARROWEST = 30
@@ -44,13 +43,11 @@ def render(
         color: with ANSI colours; they only repeat what words say.
     """
     width = max(width, _NARROWEST)
-    verdict = Text(f"VERDICT {clean(found.verdict.word)}: {prose(found.verdict.message)}")
-    verdict.stylize("bold", 0, len("VERDICT ") + len(clean(found.verdict.word)) + 1)
     if quiet:
-        return to_str(wrap(verdict, width, 2), color=color)
+        return to_str(judged(found.verdict, [], width), color=color)
     lines = [part for text in _head(found, verbose=verbose) for part in wrap(text, width, 2)]
-    lines += wrap(verdict, width, 2)
-    lines += [part for text in found.assumptions for part in wrap(f"ASSUMED {prose(text)}", width, 2)]
+    lines += judged(found.verdict, found.findings, width)
+    lines += assumptions(found.assumptions, width, verbose=verbose)
     return to_str([*lines, *paragraphs(found.findings, width, verbose=verbose)], color=color)
 
 

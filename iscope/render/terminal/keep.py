@@ -20,12 +20,11 @@ _NINETY = "90% at: lengths of which the bounds keep 90%; * as observed, since su
 
 
 def keep(report: Report, width: int, *, verbose: bool) -> list[Text]:
-    """Return a row per rule with bounds on whole rollouts, of the recipes the user named or else of all."""
-    named = any(recipe.named for recipe in report.recipes)
+    """Return a row per rule with bounds on whole rollouts, of the recipes the user named or, ``verbose``, of all."""
     rows = [
         (recipe, entry)
         for recipe in report.recipes
-        if verbose or recipe.named or not named
+        if verbose or recipe.named
         for entry in _entries(at(recipe.figures, "keep_at_length"))
         if _entries(entry.get("lengths"))
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from iscope.errors import UsageError
 from iscope.model import RecipeReport
-from iscope.recipes import find
+from iscope.recipes.registry import lookup
 from iscope.render.strings import clean, elide
 
 _LIMIT = 120
@@ -26,19 +26,23 @@ def label(recipe: RecipeReport) -> str:
     for name, value in shown.items():
         high = _partner(name, shown)
         if high is not None:
-            parts.append(f"{_spell(value)}..{_spell(shown[high])}")
+            parts.append(_pair(_spell(value), _spell(shown[high])))
         elif not any(_partner(other, shown) == name for other in shown) and value is not None:
             parts.append(_single(name, value, alone=len(shown) == 1))
-    return elide(clean(" ".join([recipe.name, *parts])), _LIMIT)
+    fitted = ["(fitted)"] if recipe.fitted else []
+    return elide(clean(" ".join([recipe.name, *parts, *fitted])), _LIMIT)
 
 
 def _own_options(recipe: RecipeReport) -> dict[str, Any]:
     """Options that the full form spells out, without those that are no bounds and at their default."""
     spelled = {piece.partition("=")[0] for piece in recipe.spec.partition(":")[2].split(",") if piece}
     try:
-        row = find(recipe.name)[1]
+        found = lookup(recipe.name)
     except UsageError:
+        found = None
+    if found is None:
         return {name: value for name, value in recipe.options.items() if name in spelled}
+    row = found[1]
     defaults = {option.short: option.default for option in row.options if not _is_bound(option.short)}
     return {
         name: value
@@ -63,6 +67,11 @@ def _single(name: str, value: Any, *, alone: bool) -> str:
     if alone and name in ("high", "seq_clip"):
         return f"..{_spell(value)}"
     return f"{name} {_spell(value)}"
+
+
+def _pair(low: str, high: str) -> str:
+    """Two bounds as low..high; of an upper one below 1 the zero stays, so that the dots can be told apart."""
+    return f"{low}..{'0' if high.startswith('.') else ''}{high}"
 
 
 def _spell(value: Any) -> str:

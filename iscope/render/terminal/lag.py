@@ -46,5 +46,8 @@ def _parts(report: Report, width: int) -> list[Text]:
     if not isinstance(parts, dict):
         return []
     labels = [Label(_PARTS.get(name, clean(name))) for name in parts]
-    columns = [Column(head, [cell(at(parts, name, key), number) for name in parts], _LEGEND) for key, head in _COLUMNS]
+    columns = [
+        Column(head, [cell(at(parts, name, key), number, interval=key == "k3") for name in parts], _LEGEND)
+        for key, head in _COLUMNS
+    ]
     return table("PARTS of the mismatch", labels, columns, width)

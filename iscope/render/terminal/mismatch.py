@@ -9,18 +9,19 @@ from rich.text import Text
 
 from iscope.model import Node, Report
 from iscope.render.nodes import at, scalars
-from iscope.render.numbers import count, number, percent, ratio
-from iscope.render.strings import clean, elide
+from iscope.render.numbers import counted, number, percent, ratio
+from iscope.render.strings import clean, elide, prose
 from iscope.render.terminal.page import flow, wrap
 from iscope.render.terminal.table import Cell, Column, Form, Label, cell, reasons, table
 
 
 @dataclass(frozen=True)
 class _Name:
-    """How a figure is introduced, and the unit that follows it."""
+    """How a figure is introduced, the unit that follows it, and what else a verbose page says of it."""
 
     text: str
     unit: str = ""
+    formula: str = ""
 
 
 _NAMES = {
@@ -37,9 +38,13 @@ _NAMES = {
     "minus_log_q": _Name("mean -log q (inference)", "nats/token"),
     "tokens_at_exponent_limit": _Name("tokens at the exponent limit"),
     "gap": _Name("median |d|/(1-q)", "nats"),
-    "variance_ratio": _Name("variance ratio of sums to tokens"),
+    "variance_ratio": _Name("variance ratio (1 if fresh)", formula=" = sum(sum(rho-1))^2 / sum((rho-1)^2)"),
+    "sampler_check": _Name("sampler check: mean rho at lag 0"),
 }
-_ELSEWHERE = ("ratio", "by_p", "lag")  # in tables and lines of their own
+# Whose 95% intervals are shown when nobody asks for more.
+_BOUNDED = ("k1", "k3", "variance_ratio", "sampler_check")
+_ELSEWHERE = ("ratio", "by_p", "lag", "khat")  # in tables and lines of their own
+_DETAILS = ("k2", "token_mult_prob_error", "chi2_token", "chi2_sequence", "minus_log_p", "minus_log_q")
 _LEVELS = {"token": "token exp(d)", "sequence": "sequence exp(S)", "geometric": "geometric exp(G)"}
 _RATIO: tuple[tuple[str, str, Form, bool], ...] = (
     ("min", "min", number, False),
@@ -53,39 +58,44 @@ _RATIO: tuple[tuple[str, str, Form, bool], ...] = (
     ("std", "std", number, True),
     ("outside_half_two", "outside\n[1/2,2]", percent, False),
 )
-_ESS_LEGEND = "ESS: (sum rho)^2 / sum rho^2 of the raw ratios over their number, in the row's unit"
-_OUTSIDE = "outside: share of the row's unit"
-_LEGENDS = {"outside_half_two": _OUTSIDE}
+_ESS_LEGEND = "ESS: (sum rho)^2 / sum rho^2 of the raw ratios, as outside a share of the row's unit"
 
 
 def mismatch(report: Report, width: int, *, verbose: bool) -> list[Text]:
     """Return the estimators and the ratio table."""
-    tokens = count(report.coverage.tokens_scored)
-    title = (
-        f"MISMATCH trainer over inference, {tokens} scored tokens; d = trainer logprob - inference logprob, "
-        "S = sum of d over a rollout, G = S/n"
-    )
+    tokens = counted(report.coverage.tokens_scored, "scored token")
+    title = f"MISMATCH d = trainer - inference logprob of {tokens}; S its sum by rollout, G = S/n"
     lines = wrap(title, width, 2)
     lines[0].stylize("bold", 0, len("MISMATCH"))
     pieces, absent = [], []
-    for known, node in _estimators(report):
+    for key, known, node in _estimators(report, verbose=verbose):
         if node == 0 and isinstance(node, int) and not verbose:  # a count of something that did not happen
             continue
-        found = cell(node, number, interval=True)
+        found = cell(node, number, interval=verbose or key in _BOUNDED)
         if found.why:
             absent.append((known.text, [found]))
         elif found.text or isinstance(node, str | bool):
-            pieces.append(f"{known.text} {found.text or elide(clean(node), 60)} {known.unit}".rstrip())
-    return lines + flow(pieces, width) + reasons(absent, width) + _ratio_table(report, width, verbose=verbose)
+            name = known.text + (known.formula if verbose else "")
+            pieces.append(f"{name} {found.text or elide(clean(node), 60)} {known.unit}".rstrip())
+    lines += flow(pieces, width) + reasons(absent, width) + _sampler(report, width)
+    return lines + _ratio_table(report, width, verbose=verbose)
 
 
-def _estimators(report: Report) -> Iterator[tuple[_Name, Node]]:
-    found = {name: node for name, node in report.mismatch.items() if name not in _ELSEWHERE}
+def _sampler(report: Report, width: int) -> list[Text]:
+    message = at(report.mismatch, "sampler_check", "message")
+    return wrap(f"SAMPLER CHECK {prose(message)}", width, 2) if message else []
+
+
+def _estimators(report: Report, *, verbose: bool) -> Iterator[tuple[str, _Name, Node]]:
+    """Names, headings and numbers; of the sampler check only where it has something to say."""
+    silent = not verbose and not at(report.mismatch, "sampler_check", "message")
+    elsewhere = (*_ELSEWHERE, *(("sampler_check",) if silent else ()), *(() if verbose else _DETAILS))
+    found = {name: node for name, node in report.mismatch.items() if name not in elsewhere}
     known = [name for name in _NAMES if name in found]
     flat = dict(scalars(found))
     for name in [*known, *(name for name in flat if name not in _NAMES)]:
         if name in flat and flat[name] is not None:
-            yield _NAMES.get(name, _Name(elide(clean(name), 60))), flat[name]
+            yield name, _NAMES.get(name, _Name(elide(clean(name), 60))), flat[name]
 
 
 def _ratio_table(report: Report, width: int, *, verbose: bool) -> list[Text]:
@@ -94,7 +104,10 @@ def _ratio_table(report: Report, width: int, *, verbose: bool) -> list[Text]:
         return []
     labels = [Label(_level(name, group)) for name, group in levels.items()]
     columns = [
-        Column(tuple(head.split("\n")), [cell(at(levels, level, name), form) for level in levels], _LEGENDS.get(name))
+        Column(
+            tuple(head.split("\n")),
+            [cell(at(levels, level, name), form, interval=verbose) for level in levels],
+        )
         for name, head, form, extra in _RATIO
         if verbose or not extra
     ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
 from iscope.model import Node, RecipeReport, Report
 from iscope.render.nodes import at, figure
-from iscope.render.numbers import count, number, percent, ratio
+from iscope.render.numbers import count, counted, number, percent, ratio
 from iscope.render.strings import clean, elide
 from iscope.render.terminal.labels import label
 from iscope.render.terminal.page import wrap
@@ -33,6 +33,18 @@ def _read(*path: str, form: Form, interval: bool = False) -> Make:
     return lambda recipe: cell(at(recipe.figures, *path), form, interval=interval)
 
 
+def _interval(*path: str, form: Form) -> Make:
+    """The 95% interval of a figure alone."""
+
+    def make(recipe: RecipeReport) -> Cell:
+        found = figure(at(recipe.figures, *path))
+        if found is None or found.low is None or found.high is None:
+            return Cell()
+        return Cell(f"[{form(found.low)},{form(found.high)}]")
+
+    return make
+
+
 def _with_share(unit: str) -> Make:
     """Effective sample size of the weights over a unit, and its share."""
 
@@ -54,11 +66,15 @@ def _level(recipe: RecipeReport) -> Cell:
 
 def _effective(recipe: RecipeReport) -> Cell:
     node = at(recipe.figures, "effective_batch_size")
-    found = cell(node, number, interval=True)
+    found, ends = cell(node, number), _interval("effective_batch_size", form=_short)(recipe).text
     base = figure(at(node, "base")) if isinstance(node, dict) else None
     if found.why or not found.text or base is None or base.value is None:
         return found
-    return Cell(f"{found.text}/{number(base.value)}")
+    return Cell(f"{found.text}{' ' if ends else ''}{ends}/{number(base.value)}")
+
+
+def _short(value: float) -> str:
+    return number(value, 2)
 
 
 def _groups(recipe: RecipeReport) -> Cell:
@@ -75,17 +91,20 @@ def _kept(part: str) -> Make:
     return make
 
 
-_CHANGED = "modif(ied): scored tokens, and rollouts with one, that the row's bounds cut (truncate) or reject (mask)"
+_CHANGED = "modif(ied): tokens, rollouts with one, that the bounds cut or reject"
 _MASKED = "masked: rejected, weight 0 (roll: no token kept); trunc: cut or raised to a bound (roll: any token)"
 _SIGNS = "of A>0, A<0: the same over the scored tokens with this sign of the advantage"
 _BY_SIGN = ("masked", "by_sign")
 _KEPT = "kept: weight other than 0, to be read with the gradient left"
-_GRADIENT = "grad(ient left): sum of |c|(1-p) over that of the same loss at weight 1 with everything kept"
-_PRODUCT = "product left>2x: share of the kept gradient weighted otherwise than by exp(S), by more than a factor of 2"
+_GRADIENT = "grad(ient left): sum of |c|(1-p) over that at weight 1 with all kept"
+_GROUPS = "groups: with both signs of gradient left, of those that had"
+_PRODUCT = "product left>2x: share of the kept gradient weighted off exp(S) by over 2x"
 _KL = "k3: mean(exp(d)-1-d) of the row's policy pair over kept / masked tokens, nats per token"
 _KL_ROLLOUTS = "by roll: the same, mean over rollouts"
 _MEAN = "weight mean, max: of the applied weight over tokens (token weights) or rollouts, masked = 0"
-_EFFECTIVE = "effect(ive): (sum g)^2 / sum g^2, g = a rollout's |c|(1-p) (its weight without advantages), of the base's"
+_EFFECTIVE = (
+    "effect(ive): (sum g)^2 / sum g^2 [95%], g = a rollout's |c|(1-p) (its weight without advantages), / at weight 1"
+)
 _ESS_ROLLOUTS = "ESS rollouts: (sum W)^2 / sum W^2, W = mean applied weight of a rollout, and its share of the rollouts"
 _ESS_TOKENS = "ESS tokens: (sum w)^2 / sum w^2 of the applied weights of tokens, and its share of the scored tokens"
 _COLUMNS = (
@@ -99,19 +118,20 @@ _COLUMNS = (
     _Column(("trunc", "tok"), _read("truncated", "token_fraction", form=percent), _MASKED, extra=True),
     _Column(("trunc", "roll"), _read("truncated", "rollout_fraction", form=percent), _MASKED, extra=True),
     _Column(("grad", "all"), _read("gradient_left", "all", form=number), _GRADIENT),
+    _Column(("grad all", "95%"), _interval("gradient_left", "all", form=number), _GRADIENT, extra=True),
     _Column(("grad", "A>0"), _read("gradient_left", "positive", form=number), _GRADIENT),
     _Column(("grad", "A<0"), _read("gradient_left", "negative", form=number), _GRADIENT),
     _Column(("grad", "survivors"), _read("gradient_left", "survivors", form=number), _GRADIENT, extra=True),
     _Column(("kept", "tok"), _kept("tokens"), _KEPT, extra=True),
     _Column(("kept", "roll"), _kept("rollouts"), _KEPT, extra=True),
     _Column(("effect", "rollouts"), _effective, _EFFECTIVE),
-    _Column(("groups", "+and-"), _groups, "groups: with gradient of both signs left, of those that had both"),
+    _Column(("groups", "+and-"), _groups, _GROUPS),
     _Column(("product", "left>2x"), _read("product_left", form=percent), _PRODUCT),
     _Column(("weight", "mean"), _read("applied", "mean", form=ratio), _MEAN, extra=True),
     _Column(("weight", "max"), _read("applied", "max", form=ratio), _MEAN, extra=True),
     _Column(("ESS", "rollouts"), _with_share("rollout"), _ESS_ROLLOUTS, extra=True),
     _Column(("ESS", "tokens"), _with_share("token"), _ESS_TOKENS, extra=True),
-    _Column(("k3", "kept"), _read("unmasked_mismatch_kl", "token", form=number), _KL),
+    _Column(("k3", "kept"), _read("unmasked_mismatch_kl", "token", form=number), _KL, extra=True),
     _Column(("k3", "masked"), _read("masked_mismatch_kl", "token", form=number), _KL, extra=True),
     _Column(
         ("k3 kept", "by roll"), _read("unmasked_mismatch_kl", "rollout_mean", form=number), _KL_ROLLOUTS, extra=True
@@ -134,19 +154,23 @@ def recipes(report: Report, width: int, *, verbose: bool) -> list[Text]:
     if not report.recipes:
         return []
     coverage = report.coverage
-    title = (
-        f"RECIPES over {count(coverage.tokens_scored)} scored tokens of {count(coverage.rollouts_analyzed)} rollouts"
-    )
+    tokens, rollouts = coverage.tokens_scored, coverage.rollouts_analyzed
+    title = f"RECIPES over {counted(tokens, 'scored token')} of {counted(rollouts, 'rollout')}"
     named = any(recipe.named for recipe in report.recipes)
     lines = wrap(title + ("; > is yours" if named else ""), width, 2)
     lines[0].stylize("bold", 0, len("RECIPES"))
     labels = [Label(label(recipe), ">" if recipe.named else " ") for recipe in report.recipes]
-    columns = [
-        Column(column.head, [column.make(recipe) for recipe in report.recipes], column.legend)
+    columns = setting_columns(report.recipes, verbose=verbose)
+    return lines + table("RECIPE, bounds", labels, columns, width) + _filters(report, width, verbose=verbose)
+
+
+def setting_columns(recipes: Sequence[RecipeReport], *, verbose: bool) -> list[Column]:
+    """Return the columns of the table of recipes, a cell for each; the headline ones unless ``verbose``."""
+    return [
+        Column(column.head, [column.make(recipe) for recipe in recipes], column.legend)
         for column in _COLUMNS
         if verbose or not column.extra
     ]
-    return lines + table("RECIPE, bounds", labels, columns, width) + _filters(report, width, verbose=verbose)
 
 
 def spec(recipe: RecipeReport) -> str:

@@ -12,14 +12,12 @@ from iscope.render.terminal.page import flow, wrap
 from iscope.render.terminal.table import cell, reasons
 
 _HEAD = "TAIL"
-_LEGEND = (
-    " Pareto k-hat of the largest raw ratios, trainer over inference: below 0.5 they have a variance, from 1 on no "
-    "mean; above the threshold so few draws tell no mean reliably"
-)
+_NAME = " Pareto k-hat of the largest raw ratios, trainer over inference"
+_LEGEND = ": below 0.5 they have a variance, from 1 on no mean; above the threshold so few draws tell no mean reliably"
 _NAMES = {"token": ("token exp(d)", "tokens"), "sequence": ("sequence exp(S)", "rollouts")}
 
 
-def tail(report: Report, width: int) -> list[Text]:
+def tail(report: Report, width: int, *, verbose: bool) -> list[Text]:
     """Return one piece per level and policy pair; nothing where the report has no k-hat."""
     found = at(report.mismatch, "khat")
     if not isinstance(found, dict):
@@ -28,7 +26,7 @@ def tail(report: Report, width: int) -> list[Text]:
     groups = [*_levels(found, ""), *(_levels(current, "current/inference ") if isinstance(current, dict) else [])]
     if not groups:
         return []
-    lines = wrap(_HEAD + _LEGEND, width, 2)
+    lines = wrap(_HEAD + _NAME + (_LEGEND if verbose else ""), width, 2)
     lines[0].stylize("bold", 0, len(_HEAD))
     pieces = [_piece(name, unit, node) for name, unit, node in groups if _value(node) is not None]
     absent = [(name, [cell(node, number)]) for name, _, node in groups]

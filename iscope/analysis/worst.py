@@ -1,0 +1,107 @@
+"""The rollouts and tokens that are furthest apart, to look at one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from iscope.analysis.breakdown import plain
+from iscope.analysis.findings.tokens import Tokens
+from iscope.analysis.numbers import Array, figure
+from iscope.analysis.rows import Rows
+from iscope.model import Figures, Node
+from iscope.recipes.model import Level
+
+ROLLOUTS, TOKENS = 20, 20
+EITHER_SIDE = 64
+_DIGITS = 4
+_CARRIED = ("step", "group_id", "advantage", "reward", "policy_version", "trainer_version")
+_NOT_SAMPLED = "the rollout is not in the ledger's sample of whole rollouts"
+
+
+def worst(rows: Rows, tokens: Tokens) -> Figures | None:
+    """Return the rollouts with the largest abs(S) and the tokens with the largest abs(d); None without a scored token.
+
+    Of each rollout: S (``log_ratio_sum``), G (``log_ratio_mean``) and max abs(d), nats, trainer over inference, its
+    scored tokens, what the dump says of it, and a ``strip`` of d around its largest abs(d), up to 64 scored tokens on
+    either side, if the ledger's sample has its tokens. The tokens are those of the sample.
+
+    Args:
+        rows: the rollouts.
+        tokens: the sample.
+    """
+    if not rows.tokens:
+        return None
+    places = _sampled(tokens)
+    rollouts: list[Node] = [_rollout(rows, tokens, row, places) for row in _furthest(rows)]
+    listed: list[Node] = [*_tokens(tokens)]
+    return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": tokens.size}
+
+
+def _furthest(rows: Rows) -> list[int]:
+    size = np.abs(rows.log_ratio(Level.SEQUENCE))
+    order = pl.DataFrame({"size": size, "row": np.arange(size.size)})
+    return order.sort(["size", "row"], descending=[True, False]).head(ROLLOUTS)["row"].to_list()
+
+
+def _sampled(tokens: Tokens) -> dict[str, int]:
+    """Where each rollout of the sample is, by its id; of several with one id none, for want of knowing which."""
+    ids = tokens.frame["rollout_id"].cast(pl.String).to_list()
+    found: dict[str, int] = {}
+    for place, name in enumerate(ids):
+        found[name] = -1 if name in found else place
+    return found
+
+
+def _rollout(rows: Rows, tokens: Tokens, row: int, sampled: dict[str, int]) -> Figures:
+    total, scored = float(rows.log_ratio(Level.SEQUENCE)[row]), int(rows.n[row])
+    ends = (float(rows.pair(f"log_ratio_{end}")[row]) for end in ("min", "max"))
+    name = rows.frame["rollout_id"][row]
+    place = sampled.get(str(name), -1)
+    carried = {key: _carried(rows.frame[key][row]) for key in _CARRIED if key in rows}
+    return {
+        "rollout_id": str(name),
+        "scored": scored,
+        "log_ratio_sum": figure(total),
+        "log_ratio_mean": figure(total / scored),
+        "abs_max": figure(max(abs(end) for end in ends)),
+        **{key: node for key, node in carried.items() if node is not None},
+        "strip": {"why": _NOT_SAMPLED} if place < 0 else _strip(tokens, place),
+    }
+
+
+def _carried(value: Any) -> Node:
+    return figure(value) if isinstance(value, float) else plain(value)
+
+
+def _strip(tokens: Tokens, place: int) -> Figures:
+    start = int(tokens.starts[place])
+    d = tokens.log_ratio[start : start + int(tokens.lengths[place])]
+    at = int(np.argmax(np.abs(d)))
+    first, last = max(0, at - EITHER_SIDE), min(d.size, at + EITHER_SIDE + 1)
+    listed: list[Node] = [*_rounded(d[first:last])]
+    positions: list[Node] = [tokens.position(start + token) for token in range(first, last)]
+    return {"positions": positions, "log_ratios": listed, "at": at - first, "before": first, "after": d.size - last}
+
+
+def _rounded(values: Array) -> list[float]:
+    return [round(value, _DIGITS) + 0.0 for value in values.astype(np.float64).tolist()]
+
+
+def _tokens(tokens: Tokens) -> Iterator[dict[str, Any]]:
+    if not tokens.size:
+        return
+    size = tokens.magnitude
+    most = np.argpartition(size, -TOKENS)[-TOKENS:] if size.size > TOKENS else np.arange(size.size)
+    ids = tokens.frame["rollout_id"]
+    for token in sorted(most.tolist(), key=lambda token: (-float(size[token]), token)):
+        yield {
+            "rollout_id": str(ids[int(tokens.row[token])]),
+            "position": tokens.position(token),
+            "log_ratio": figure(float(tokens.log_ratio[token])),
+            "trainer_logprob": figure(float(tokens.trainer[token])),
+            "inference_logprob": figure(float(tokens.inference[token])),
+        }

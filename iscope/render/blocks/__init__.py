@@ -1,0 +1,1 @@
+"""Report -> texts and tables without markup, which the HTML page and the Markdown page share."""
