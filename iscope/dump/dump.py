@@ -113,6 +113,17 @@ class Dump:
         if batch is None:
             yield self._nothing()
 
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows as they are, unusable ones included and sides joined, and fill a fresh ``tally`` meanwhile.
+
+        Batches that were in memory to begin with are left aside.
+
+        Raises:
+            DataError: when a file cannot be read, or lists of one row differ in length.
+        """
+        self.tally = Tally()
+        yield from self._blocks(self.tally)
+
     def _converted(self, tally: Tally) -> Iterator[RolloutBatch]:
         for block in self._blocks(tally):
             usable = screen(block, tally, strict=self.strict)

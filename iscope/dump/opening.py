@@ -10,6 +10,7 @@ import torch
 
 from iscope.dump.convert import Layout
 from iscope.dump.dump import Dump, DumpFile, PathOrFrame, Sides, Source, described
+from iscope.dump.importers.imported import ImportedSource
 from iscope.dump.pairing import Pairing
 from iscope.dump.resolve import canonical_overrides, missing_column
 from iscope.dump.schema import CANONICAL, SCALARS, STRICT
@@ -34,6 +35,8 @@ def open_dump(
     strict: bool = False,
     batch_tokens: int = 2**20,
     where: str | None = None,
+    from_format: str | None = None,
+    token_ids: bool = False,
 ) -> Dump:
     """Open a dump: read the footers, recognise the columns, and refuse what cannot be read.
 
@@ -46,6 +49,8 @@ def open_dump(
         strict: make a row that cannot be used an error instead of leaving it out.
         batch_tokens: tokens a batch has at most, unless a single rollout has more.
         where: SQL expression on the columns of rollouts; those that do not meet it are not read.
+        from_format: the format that files have, as a framework's name; None finds out for each.
+        token_ids: whether a dump that holds both sides is read with its token ids, which no figure needs.
 
     Raises:
         UsageError: when the arguments contradict each other, or ``where`` is no condition on rollouts.
@@ -58,11 +63,12 @@ def open_dump(
     rest = [source for source in sources if not isinstance(source, RolloutBatch)]
     content: Table | Pairing
     if sides is None:
-        content = _open_whole(rest, ready, overrides, looked_at)
+        wanted = [column for column in CANONICAL if token_ids or column != "token_ids"]
+        content = _open_whole(rest, ready, wanted, overrides, looked_at, from_format)
         tables = {"": content}
     else:
         _refuse_both(sources)
-        content = open_sides(sides, overrides, looked_at, strict=strict)
+        content = open_sides(sides, overrides, looked_at, strict=strict, named=from_format)
         tables = dict(content.tables)
     _check_carried(content, tables, ready, looked_at)
     _check_single(content, tables, carry)
@@ -84,12 +90,16 @@ def open_dump(
 
 
 def _open_whole(
-    sources: Sequence[PathOrFrame], ready: Sequence[RolloutBatch], overrides: Mapping[str, str], carry: Sequence[str]
+    sources: Sequence[PathOrFrame],
+    ready: Sequence[RolloutBatch],
+    wanted: Sequence[str],
+    overrides: Mapping[str, str],
+    carry: Sequence[str],
+    named: str | None,
 ) -> Table:
-    found = sources_of(sources, "frame")
+    found = sources_of(sources, "frame", named)
     if not found and not ready:
         raise UsageError("No dump was given: name at least one Parquet file, folder or quoted glob.")
-    wanted = [column for column in CANONICAL if column != "token_ids"]
     table = open_table(found, wanted, anchor=_NEEDED[0], needed=_NEEDED, overrides=overrides, carry=carry)
     if not table.rows and not any(len(batch) for batch in ready):
         name = found[0].name if found else "the batch given"
@@ -162,6 +172,10 @@ def _files(side: str, table: Table) -> list[DumpFile]:
 
 def _assumptions(present: frozenset[str], content: Table | Pairing, condition: Where | None) -> list[str]:
     said = content.assumptions if isinstance(content, Pairing) else []
+    tables = content.tables.values() if isinstance(content, Pairing) else [content]
+    sources = [part.source for table in tables for part in table.parts]
+    said = [*said, *(text for source in sources if isinstance(source, ImportedSource) for text in source.said)]
+    said = list(dict.fromkeys(said))
     if condition is not None:
         said = [*said, f"Only rollouts that meet {condition.text!r} are looked at."]
     if "loss_mask" not in present:

@@ -16,8 +16,9 @@ from iscope.dump.schema import KEY, SCALARS, SETTINGS
 from iscope.dump.screen import null_faults
 from iscope.dump.table import Block, Table
 from iscope.dump.tally import Fault, Tally, leave_out
+from iscope.dump.verdicts import verdicts
 from iscope.dump.where import Where
-from iscope.dump.window import Window
+from iscope.dump.window import alongside
 from iscope.rollouts import LOGPROBS
 
 # Shared columns that the inference side knows best; on all others the trainer side wins.
@@ -66,7 +67,7 @@ class Pairing:
         for reason, rollouts in found.excluded.items():
             tally.exclude(reason, rollouts)
         partners = found.partners if where is None else self._selected(found.partners, where, tally)
-        windows = {side: Window(self.tables[side], rows[rows >= 0], batch_tokens) for side, rows in partners.items()}
+        windows = {side: alongside(self.tables[side], rows[rows >= 0], batch_tokens) for side, rows in partners.items()}
         for block in self.tables["inference"].blocks(batch_tokens, wanted=partners["trainer"] >= 0):
             rows = block.start + block.rows
             keep = partners["trainer"][rows] >= 0
@@ -98,7 +99,9 @@ class Pairing:
         return frozenset(self.tables[side].columns - other | wins) - {"rollout_id"}
 
     def _join(self, block: Block, tally: Tally) -> Block:
-        for faults in (null_faults, _lengths, _token_ids):
+        block = leave_out(block, null_faults(block), tally, strict=self.strict)
+        tally.compared(verdicts(block))
+        for faults in (_lengths, _token_ids):
             block = leave_out(block, faults(block), tally, strict=self.strict)
         for name in [name for name in block.arrays if name.startswith("other:")]:
             column = name.removeprefix("other:")

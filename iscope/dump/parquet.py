@@ -47,7 +47,7 @@ class ParquetSource:
         Raises:
             DataError: when it is no readable Parquet file.
         """
-        with _readable(path), pq.ParquetFile(path) as file:
+        with readable(path), pq.ParquetFile(path) as file:
             rows, schema = file.metadata.num_rows, file.schema_arrow.remove_metadata()
         constants = {key: value for key, value in hive_values(path).items() if key not in schema.names}
         for key, value in constants.items():
@@ -61,7 +61,7 @@ class ParquetSource:
         names = list(dict.fromkeys(name for name in columns.values() if name not in self.constants))
         if wanted is not None and not wanted.any():
             return
-        with _readable(self.name), pq.ParquetFile(self.name, **_STREAMED) as file:
+        with readable(self.name), pq.ParquetFile(self.name, **_STREAMED) as file:
             if file.metadata.num_rows != self.rows or not set(names) <= set(file.schema_arrow.names):
                 raise DataError(f"{self.name}: the file was replaced while it was being read; run this again.")
             for run in _runs(file.metadata, anchor, batch_tokens, wanted):
@@ -76,7 +76,7 @@ class ParquetSource:
         of_folders = [(bound, self.constants[bound.column]) for bound in bounds if bound.column in self.constants]
         if any(bound.excludes(value, value) for bound, value in of_folders):
             return np.zeros(self.rows, dtype=np.bool_)
-        with _readable(self.name), pq.ParquetFile(self.name) as file:
+        with readable(self.name), pq.ParquetFile(self.name) as file:
             metadata = file.metadata
         leaves = {bound: _leaf(metadata, bound.column) for bound in bounds if bound.column not in self.constants}
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
@@ -135,10 +135,11 @@ def _leaf(metadata: pq.FileMetaData, name: str) -> int:
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def readable(path: str) -> Iterator[None]:
+    """Turn what pyarrow says of a damaged file into one sentence."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, MemoryError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise DataError(
             f"{path}: cannot be read as Parquet ({reason}); it may be truncated, unfinished or in another format."

@@ -10,33 +10,33 @@ import polars as pl
 import pyarrow as pa
 
 from iscope.dump.dump import PathOrFrame, Sides
-from iscope.dump.files import expand
 from iscope.dump.frames import FrameSource
+from iscope.dump.importers.named import open_named
+from iscope.dump.importers.opened import open_table as open_long
 from iscope.dump.pairing import SHARED, Pairing
-from iscope.dump.parquet import ParquetSource
 from iscope.dump.schema import LOGPROBS_OF, SIDES
 from iscope.dump.source import RowSource
 from iscope.dump.table import Table, open_table
 from iscope.errors import DataError, UsageError
 
 
-def sources_of(items: Sequence[PathOrFrame], label: str) -> list[RowSource]:
+def sources_of(items: Sequence[PathOrFrame], label: str, named: str | None = None) -> list[RowSource]:
     """Open every file and table named, each file once.
 
     Args:
         items: files, folders, globs and tables.
         label: what a table in memory is called.
+        named: the format that files have; None finds out.
     """
     found: dict[Any, RowSource] = {}
     frames = sum(isinstance(item, pl.DataFrame | pa.Table) for item in items)
     for index, item in enumerate(items):
         if isinstance(item, pl.DataFrame | pa.Table):
-            found[index] = FrameSource.of(item, label if frames == 1 else f"{label}{index}")
+            frame = FrameSource.of(item, label if frames == 1 else f"{label}{index}")
+            found[index] = open_long(frame.table, frame.name) or frame
         elif isinstance(item, str | os.PathLike):
-            for path in expand(item):
-                real = os.path.realpath(path)
-                if real not in found:
-                    found[real] = ParquetSource.open(path)
+            for path, source in open_named(item, named, whole=label == "frame"):
+                found.setdefault(os.path.realpath(path), source)
         else:
             raise UsageError(
                 f"A dump is a path, a polars DataFrame, a pyarrow Table or a RolloutBatch, not a {type(item).__name__}."
@@ -44,14 +44,16 @@ def sources_of(items: Sequence[PathOrFrame], label: str) -> list[RowSource]:
     return list(found.values())
 
 
-def open_sides(sides: Sides, overrides: Mapping[str, str], carry: Sequence[str], *, strict: bool) -> Pairing:
+def open_sides(
+    sides: Sides, overrides: Mapping[str, str], carry: Sequence[str], *, strict: bool, named: str | None = None
+) -> Pairing:
     """Open the files of each side.
 
     Raises:
         UsageError: when the trainer or the inference side is not given.
         DataError: when a side is empty or its columns cannot be recognised.
     """
-    sources = {side: sources_of(_listed(getattr(sides, side)), side) for side in SIDES}
+    sources = {side: sources_of(_listed(getattr(sides, side)), side, named) for side in SIDES}
     for side, other in (("trainer", "inference"), ("inference", "trainer")):
         if not sources[side]:
             given = f"the {other} side was given without" if sources[other] else "sides need"

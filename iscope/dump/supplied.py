@@ -100,7 +100,9 @@ def _read(part: Part, name: str) -> Supplied | None:
         name=name,
         values=values,
         logprobs=numbers,
-        loss=np.ones(values.size, dtype=np.bool_) if mask is None else booleans(mask.fill_null(False)).numpy(),
+        loss=np.ones(values.size, dtype=np.bool_)
+        if mask is None
+        else booleans(mask.fill_null(pa.scalar(0).cast(mask.type))).numpy(),
         offsets=offsets_of(arrays[name]),
         ids=arrays["rollout_id"].to_pylist() if "rollout_id" in arrays else None,
     )

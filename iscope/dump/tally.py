@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ class Tally:
         excluded: rollouts left out, by reason.
         conflicts: rollouts on which the two sides disagree, by shared column.
         side_files: files read, by side.
+        pairing: joined rollouts by how the token ids of their sides compare.
     """
 
     rollouts_read: int = 0
@@ -29,6 +30,7 @@ class Tally:
     excluded: dict[str, int] = field(default_factory=dict)
     conflicts: dict[str, int] = field(default_factory=dict)
     side_files: dict[str, int] = field(default_factory=dict)
+    pairing: dict[str, int] = field(default_factory=dict)
 
     def deselect(self, rollouts: int) -> None:
         """Count rollouts that were met but not asked for."""
@@ -44,6 +46,11 @@ class Tally:
         """Count rollouts on which the sides disagree about a shared column."""
         if rollouts:
             self.conflicts[column] = self.conflicts.get(column, 0) + rollouts
+
+    def compared(self, verdicts: Mapping[str, int]) -> None:
+        """Count joined rollouts by verdict on their token ids."""
+        for verdict, rollouts in verdicts.items():
+            self.pairing[verdict] = self.pairing.get(verdict, 0) + rollouts
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from iscope.dump.ragged import Int64s
-from iscope.dump.resolve import is_list
+from iscope.dump.reordered import Reordered, wide
 from iscope.dump.table import Table
+
+# Of a side, in bytes of its files; joining its blocks may take twice that for a moment.
+HELD_AT_MOST = 192 << 20
 
 
 class Window:
@@ -56,7 +59,7 @@ class Window:
         tables = [] if self._held is None else [self._held]
         end = self._first + sum(table.num_rows for table in tables)
         while end <= row:
-            table = pa.table({name: _wide(array) for name, array in next(self._blocks).items()})
+            table = pa.table({name: wide(array) for name, array in next(self._blocks).items()})
             tables.append(table)
             end += table.num_rows
         if len(tables) > 1 or self._held is None:
@@ -64,10 +67,24 @@ class Window:
             self._held = pa.concat_tables(tables).combine_chunks()
 
 
-def _wide(array: pa.Array) -> pa.Array:
-    """Lists with 64-bit offsets: those of a whole side may hold more than 2^31 tokens together."""
-    return array.cast(pa.large_list(array.type.value_type)) if is_list(array.type) else array
-
-
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def alongside(table: Table, asked: Int64s, batch_tokens: int, most: int = HELD_AT_MOST) -> Window | Reordered:
+    """Return access to a side's rows in the order asked for, in bounded memory.
+
+    Args:
+        table: the side.
+        asked: int64 [M], every row that ``take`` will be asked for, in that order, each once.
+        batch_tokens: tokens to read at a time.
+        most: bytes of the side to hold in memory; where a window would hold more, the side is sorted on disk.
+    """
+    if not len(asked):
+        return Window(table, asked, batch_tokens)
+    a_row = sum(part.source.size for part in table.parts) / max(table.rows, 1)
+    needed_from = np.minimum.accumulate(asked[::-1])[::-1]
+    held = int((np.maximum.accumulate(asked) - needed_from).max())
+    if held * a_row <= most:
+        return Window(table, asked, batch_tokens)
+    return Reordered(table, asked, batch_tokens, buckets=int(2 * table.rows * a_row // most) + 1)

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iscope.dump import Sides, open_dump
+from iscope.dump.reordered import Reordered
+from iscope.dump.window import Window, alongside
 from iscope.errors import DataError, UsageError
 
 LENGTHS = [3, 0, 17, 5, 1, 0, 40, 8, 2, 11]
@@ -321,3 +323,69 @@ def test_sides_that_cannot_be_read(trainer, inference, options, text):
         paired(trainer, inference, **options)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+VERDICTS = {
+    "equal": ([5, 6, 7], [5, 6, 7]),
+    "prefix": ([5, 6, 7], [5, 6]),
+    "prefix ": ([5, 6], [5, 6, 7]),
+    "prefix  ": ([], [5]),
+    "suffix": ([4, 5, 6], [5, 6]),
+    "ids_differ": ([5, 6, 7], [5, 9, 7]),
+    "ids_differ ": ([5, 6, 7], [5, 9]),
+}
+
+
+@pytest.mark.parametrize(("verdict", "ids"), VERDICTS.items(), ids=VERDICTS)
+def test_a_verdict_on_the_ids(verdict, ids):
+    """Also where the sides are left out for it: what they had in common is what tells the cause."""
+    tables = [
+        pa.table(
+            {
+                "rollout_id": ["a"],
+                "logprobs": pa.array([[-1.0] * len(row)], pa.list_(pa.float32())),
+                "token_ids": pa.array([row], kind),
+            }
+        )
+        for row, kind in zip(ids, (pa.list_(pa.int32()), pa.large_list(pa.int64())), strict=True)
+    ]
+    dump = paired(*tables)
+    kept = sum(map(len, dump.batches()))
+    assert dump.tally.pairing == {verdict.strip(): 1}
+    reason = "token_ids_differ" if len(ids[0]) == len(ids[1]) else "lengths_differ"
+    assert dump.tally.excluded == ({} if verdict == "equal" else {reason: 1})
+    assert kept == (verdict == "equal")
+
+
+def test_ids_that_are_not_there_are_unknown():
+    dump = paired(side([1, 2], ids=False), side([1, 2]))
+    list(dump.batches())
+    assert dump.tally.pairing == {"ids_unknown": 2}
+
+
+@pytest.mark.parametrize("buckets", [1, 3, 7, 1000])
+@pytest.mark.parametrize("batch_tokens", [1, 30, 10_000])
+def test_a_side_sorted_on_disk_is_joined_alike(monkeypatch, read, buckets, batch_tokens):
+    taken = []
+
+    def sorted_on_disk(table, asked, tokens):
+        taken.append(Reordered(table, asked, tokens, buckets))
+        return taken[-1]
+
+    monkeypatch.setattr("iscope.dump.pairing.alongside", sorted_on_disk)
+    order = np.random.default_rng(5).permutation(len(LENGTHS))
+    check_zipped(paired(side(shift=0.5).take(order), side(), batch_tokens=batch_tokens), read, range(len(LENGTHS)))
+    kept = [row for row in range(len(LENGTHS)) if row not in (1, 4, 9)]
+    check_zipped(paired(side(shift=0.5).take(kept[::-1]), side(), batch_tokens=batch_tokens), read, kept)
+    assert len(taken) == 2
+
+
+def test_a_side_is_sorted_on_disk_where_a_window_would_hold_too_much():
+    from iscope.dump.sides import open_sides
+
+    rows = side([50] * 200)
+    order = np.random.default_rng(6).permutation(200)
+    table = open_sides(Sides(trainer=rows, inference=rows), {}, [], strict=False).tables["trainer"]
+    assert isinstance(alongside(table, np.arange(200), 1000, most=rows.nbytes // 10), Window)
+    assert isinstance(alongside(table, order, 1000, most=rows.nbytes // 10), Reordered)
+    assert isinstance(alongside(table, order, 1000), Window)

@@ -1,0 +1,1 @@
+"""Thin users of the public API inside other tools."""
