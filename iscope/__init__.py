@@ -12,10 +12,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from iscope.api import analyze, replay
+    from iscope.api import analyze, inspect, replay
+    from iscope.comparison import compare
+    from iscope.dump.canonical import convert
+    from iscope.dump.rollout_writer import RolloutWriter
     from iscope.engines.replay_pass import Replay
     from iscope.errors import DataError, IscopeError, UsageError
-    from iscope.model import Figure, Report
+    from iscope.model import Figure, Finding, Inspection, Report
+    from iscope.recipes.model import Recipe
+    from iscope.recipes.own.function import recipe
+    from iscope.recipes.own.registered import register
     from iscope.rollouts import RolloutBatch
 
 __version__ = "0.1.0"
@@ -23,25 +29,43 @@ __version__ = "0.1.0"
 __all__ = [
     "DataError",
     "Figure",
+    "Finding",
+    "Inspection",
     "IscopeError",
+    "Recipe",
     "Replay",
     "Report",
     "RolloutBatch",
+    "RolloutWriter",
     "UsageError",
     "__version__",
     "analyze",
+    "compare",
+    "convert",
+    "inspect",
+    "recipe",
+    "register",
     "replay",
 ]
 
 _HOMES = {
     "DataError": "iscope.errors",
     "Figure": "iscope.model",
+    "Finding": "iscope.model",
+    "Inspection": "iscope.model",
     "IscopeError": "iscope.errors",
+    "Recipe": "iscope.recipes.model",
     "Replay": "iscope.engines.replay_pass",
     "Report": "iscope.model",
     "RolloutBatch": "iscope.rollouts",
+    "RolloutWriter": "iscope.dump.rollout_writer",
     "UsageError": "iscope.errors",
     "analyze": "iscope.api",
+    "compare": "iscope.comparison",
+    "convert": "iscope.dump.canonical",
+    "inspect": "iscope.api",
+    "recipe": "iscope.recipes.own.function",
+    "register": "iscope.recipes.own.registered",
     "replay": "iscope.api",
 }
 

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from iscope import __version__
 from iscope.analysis.breakdown import columns_of
+from iscope.analysis.fit import check_fit, fit_plan
+from iscope.analysis.inspection import shape_of
+from iscope.analysis.levels import Levels
 from iscope.analysis.report import build_report
 from iscope.dump import Dump, Sides, Source, open_dump
+from iscope.dump.contents import contents_of
+from iscope.dump.supplied import supplied_ratios
 from iscope.dump.writer import output_path
 from iscope.engines import local
+from iscope.engines.batch_scope import batch_scope
 from iscope.engines.cuts_pass import find_cuts
 from iscope.engines.replay_pass import Replay, Task, replay_dump
-from iscope.engines.scopes import batch_scope
+from iscope.engines.scopes import scoped
 from iscope.errors import DataError, UsageError, did_you_mean
 from iscope.ledger import store
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
-from iscope.model import Report
+from iscope.model import Inspection, Report
+from iscope.recipes.configs.like import like as read_like
+from iscope.recipes.configs.reference import without_reference
 from iscope.recipes.defaults import DEFAULT_RECIPES
 from iscope.recipes.grammar import parse
 from iscope.recipes.model import BoundRecipe
+from iscope.recipes.own.accept import AnyRecipe, bound
+from iscope.recipes.own.toml import read_all
 
 Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
@@ -36,13 +46,19 @@ def analyze(
     current: Any = (),
     ref: Any = (),
     on: str = "rollout_id",
-    recipes: Sequence[str | BoundRecipe] | None = None,
+    recipes: Sequence[AnyRecipe] | None = None,
+    recipes_file: Path | Sequence[Path] = (),
+    like: str | Sequence[str] = (),
     by: Sequence[str] = (),
     where: str | None = None,
     columns: Mapping[str, str] | None = None,
+    from_format: str | None = None,
     precision: Literal["float32", "float64"] = "float32",
     unscored: Literal["exclude", "neutral"] = "exclude",
     strict: bool = False,
+    batch: str | int = "all",
+    fit: float | None = None,
+    healthy_k3: float | None = None,
     ledger: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
@@ -55,14 +71,25 @@ def analyze(
         current: a side with the current policy's logprobs.
         ref: a side with the reference policy's logprobs.
         on: the column that pairs the sides.
-        recipes: recipes to replay, as ``NAME:option=value,...``; None takes the default list.
+        recipes: recipes to replay, as ``NAME:option=value,...``, or as data or functions of the user's
+            (``docs/own_recipes.md``); None takes the default list.
+        recipes_file: TOML files of own recipes, which can then be named; those of the default list come after ``none``.
+        like: frameworks' own configurations, ``trl:args.json``, whose recipes are replayed too: after ``none`` in the
+            default list, else before the recipes named.
         by: what to break the figures down by: ``lag``, ``length``, ``group``, ``p`` or a column of rollouts; step and
             lag are added where there are several.
         where: SQL expression on columns of rollouts; only those that meet it are looked at.
         columns: which column of the dump holds what, for names that are not recognised.
+        from_format: the framework whose format files have (``prime-rl``, ``slime``, ...); None finds out for each.
         precision: the precision of the log-ratios and of every keep-decision.
         unscored: leave loss tokens with an unusable logprob out, or give them ratio 1.
         strict: make a bad row an error instead of leaving it out.
+        batch: the scope of every normaliser, batch-normalised weight and sort: ``all`` of the dump, each ``step``, or
+            so many consecutive rollouts. Metrics under a framework's own names are over the whole dump.
+        fit: share of the dump, above 0 and below 1, that bounds of the recipes named are to keep: those on ratios that
+            were left at their default are set to quantiles of this very dump, which is then read once more.
+        healthy_k3: k3 of trainer over inference up to which the verdict calls this stack healthy, nats per token; None
+            is that of a dense model in bf16.
         ledger: a file to keep the ledger in, from which reports can be made without the dump; it is replaced if it
             exists.
         progress: called with the rollouts and tokens of each batch that is done.
@@ -74,23 +101,44 @@ def analyze(
         UsageError: an unknown recipe or option, a contradiction, a ledger file that cannot be written.
         DataError: a dump that cannot be used.
     """
-    plan = make_plan(recipes, by=by, precision=precision, unscored=unscored)
-    sides = _sides(trainer, vllm, current, ref, on)
-    source = open_dump(
-        dump, sides=sides, columns=columns, carry=plan.carry, precision=precision, strict=strict, where=where
+    levels = Levels.of(healthy_k3)
+    own = [read_like(text) for text in _listed(like)]
+    plan = make_plan(
+        recipes,
+        recipes_file=recipes_file,
+        like=[item.recipe for item in own],
+        by=by,
+        precision=precision,
+        unscored=unscored,
+        batch=batch,
     )
+    sides = sides_of(trainer, vllm, current, ref, on)
+    carry = (*plan.carry, "step") if plan.batch == "step" else plan.carry
+    source = open_dump(
+        dump,
+        sides=sides,
+        columns=columns,
+        carry=carry,
+        precision=precision,
+        strict=strict,
+        where=where,
+        from_format=from_format,
+    )
+    plan, left = without_reference_terms(plan, source)
     kept = None if ledger is None else output_path(ledger, (file.path for file in source.files))
-    cuts = find_cuts(source.batches, plan.recipes, plan.unscored)
-    measured = local.run(source.batches(), plan, progress, cuts)
-    _refuse_nothing(measured, source)
+    if fit is not None:
+        plan = _fitted(plan, source, fit)
+    cuts = find_cuts(source.batches, plan.recipes, plan.unscored, plan.batch)
+    measured = local.run(scoped(source.batches(), plan.batch), plan, progress, cuts)
+    refuse_nothing(measured, source)
     if kept is not None:
         store.save(measured, kept)
-    return report_of(measured, source, by)
+    said = [*(sentence for item in own for sentence in item.said), *left]
+    return report_of(measured, source, by, said, levels)
 
 
-def replay(
+def inspect(
     *dump: Source,
-    recipe: str | BoundRecipe,
     trainer: Any = (),
     vllm: Any = (),
     current: Any = (),
@@ -98,6 +146,64 @@ def replay(
     on: str = "rollout_id",
     where: str | None = None,
     columns: Mapping[str, str] | None = None,
+    from_format: str | None = None,
+    strict: bool = False,
+    healthy_k3: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Inspection:
+    """Say what is in a dump and what it shows, without replaying any correction.
+
+    Args:
+        *dump: as of ``analyze``, like all other arguments.
+        trainer: in place of ``dump``, the trainer's side.
+        vllm: in place of ``dump``, the inference engine's side.
+        current: a side with the current policy's logprobs.
+        ref: a side with the reference policy's logprobs.
+        on: the column that pairs the sides.
+        where: SQL expression on columns of rollouts; only those that meet it are looked at.
+        columns: which column of the dump holds what, for names that are not recognised.
+        from_format: the framework whose format files have (``prime-rl``, ``slime``, ...); None finds out for each.
+        strict: make a bad row an error instead of leaving it out.
+        healthy_k3: k3 up to which the verdict calls this stack healthy, nats per token.
+        progress: called with the rollouts and tokens of each batch that is done.
+
+    Raises:
+        UsageError: a contradiction.
+        DataError: a dump that cannot be used.
+    """
+    levels = Levels.of(healthy_k3)
+    sides = sides_of(trainer, vllm, current, ref, on)
+    source = open_dump(dump, sides=sides, columns=columns, strict=strict, where=where, from_format=from_format)
+    measured = local.run(source.batches(), Plan(()), progress)
+    refuse_nothing(measured, source)
+    report = report_of(measured, source, levels=levels)
+    contents = contents_of(source)
+    return Inspection(
+        verdict=report.verdict,
+        layout=contents.layout,
+        files=[{"path": f.path, "bytes": f.size, "rows": f.rows, "side": f.side} for f in source.files],
+        columns=[asdict(column) for column in contents.columns],
+        ignored=contents.ignored,
+        coverage=report.coverage,
+        shape=shape_of(measured),
+        assumptions=report.assumptions,
+        findings=report.findings,
+    )
+
+
+def replay(
+    *dump: Source,
+    recipe: AnyRecipe | None = None,
+    recipes_file: Path | Sequence[Path] = (),
+    like: str | None = None,
+    trainer: Any = (),
+    vllm: Any = (),
+    current: Any = (),
+    ref: Any = (),
+    on: str = "rollout_id",
+    where: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    from_format: str | None = None,
     precision: Literal["float32", "float64"] = "float32",
     unscored: Literal["exclude", "neutral"] = "exclude",
     strict: bool = False,
@@ -109,7 +215,9 @@ def replay(
 
     Args:
         *dump: files, folders, globs, polars or Arrow tables, or ``RolloutBatch``es that hold both sides.
-        recipe: the recipe to replay, as ``NAME:option=value,...``.
+        recipe: the recipe to replay, as ``NAME:option=value,...``, or as data or a function of the user's.
+        recipes_file: TOML files of own recipes, one of which can then be named.
+        like: in place of ``recipe``, a framework's own configuration, ``trl:args.json``.
         trainer: in place of ``dump``, the trainer's side.
         vllm: in place of ``dump``, the inference engine's side.
         current: a side with the current policy's logprobs.
@@ -117,6 +225,7 @@ def replay(
         on: the column that pairs the sides.
         where: SQL expression on columns of rollouts; only those that meet it are replayed.
         columns: which column of the dump holds what, for names that are not recognised.
+        from_format: the framework whose format files have (``prime-rl``, ``slime``, ...); None finds out for each.
         precision: the precision of the log-ratios, of every keep-decision, and of the result.
         unscored: leave loss tokens with an unusable logprob null, or give them ratio 1.
         strict: make a bad row an error instead of leaving it out.
@@ -132,42 +241,75 @@ def replay(
         DataError: a dump that cannot be used, or that lacks what the recipe needs.
     """
     scope = batch_scope(batch)
-    plan = make_plan([recipe], precision=precision, unscored=unscored)
-    sides = _sides(trainer, vllm, current, ref, on)
+    plan = make_plan([_one(recipe, like)], recipes_file=recipes_file, precision=precision, unscored=unscored)
+    sides = sides_of(trainer, vllm, current, ref, on)
     carry = ("step",) if scope == "step" else ()
-    source = open_dump(dump, sides=sides, columns=columns, carry=carry, precision=precision, strict=strict, where=where)
+    source = open_dump(
+        dump,
+        sides=sides,
+        columns=columns,
+        carry=carry,
+        precision=precision,
+        strict=strict,
+        where=where,
+        from_format=from_format,
+    )
     return replay_dump(source, Task(plan.recipes[0], scope, unscored), output, progress)
 
 
 def make_plan(
-    recipes: Sequence[str | BoundRecipe] | None = None,
+    recipes: Sequence[AnyRecipe] | None = None,
     *,
+    recipes_file: Path | Sequence[Path] = (),
+    like: Sequence[BoundRecipe] = (),
     by: Sequence[str] = (),
     precision: Literal["float32", "float64"] = "float32",
     unscored: Literal["exclude", "neutral"] = "exclude",
+    batch: str | int = "all",
 ) -> Plan:
     """Turn recipe texts and options into a plan that carries what breakdowns need.
 
     Raises:
         UsageError: an unknown recipe or option.
     """
+    own = read_all(_listed(recipes_file))
     if recipes is None:
-        bound = [parse(spec) for spec in DEFAULT_RECIPES]
+        base, *others = [parse(spec) for spec in DEFAULT_RECIPES]
+        taken = {recipe.spec for recipe in like}
+        mine = [replace(parse(name, own), named=True) for name in own]
+        chosen = [base, *like, *mine, *(recipe for recipe in others if recipe.spec not in taken)]
     else:
-        bound = [replace(parse(recipe) if isinstance(recipe, str) else recipe, named=True) for recipe in recipes]
+        chosen = [*like, *(replace(bound(recipe, own), named=True) for recipe in recipes)]
     for name, value, known in (
         ("precision", precision, ("float32", "float64")),
         ("unscored", unscored, ("exclude", "neutral")),
     ):
         if value not in known:
             raise UsageError(f"{name} must be {' or '.join(known)}, not {value!r}.{did_you_mean(str(value), known)}")
-    return Plan(tuple(bound), columns_of(by), precision, unscored)
+    return Plan(tuple(chosen), columns_of(by), precision, unscored, batch=batch_scope(batch))
 
 
-def report_of(ledger: Ledger, dump: Dump, by: Sequence[str] = ()) -> Report:
-    """Compute the report of a measured dump."""
+def report_of(
+    ledger: Ledger,
+    dump: Dump,
+    by: Sequence[str] = (),
+    said: Sequence[str] = (),
+    levels: Levels | None = None,
+    shown: Sequence[int] | None = None,
+) -> Report:
+    """Compute the report of a measured dump.
+
+    Args:
+        ledger: what was measured.
+        dump: the dump, read to its end.
+        by: what to break the figures down by.
+        said: what to say of the configurations that were read.
+        levels: what is healthy.
+        shown: which of the plan's recipes are in the report, by index; None is all.
+    """
     tally = dump.tally
     notes = {f"conflicting_{column}": count for column, count in sorted(tally.conflicts.items())}
+    notes |= {f"pairing_{verdict}": count for verdict, count in tally.pairing.items()}
     notes["not_selected"] = tally.not_selected
     return build_report(
         ledger,
@@ -175,16 +317,41 @@ def report_of(ledger: Ledger, dump: Dump, by: Sequence[str] = ()) -> Report:
         files=len(dump.files),
         excluded=dict(tally.excluded),
         notes={name: count for name, count in notes.items() if count},
-        assumptions=dump.assumptions,
+        assumptions=[*said, *dump.assumptions],
         provenance={
             "iscope": __version__,
             "files": [{"path": file.path, "bytes": file.size, "rows": file.rows} for file in dump.files],
             "plan": ledger.plan.to_dict() | {"fingerprint": ledger.plan.fingerprint()},
         },
+        levels=levels,
+        supplied=supplied_ratios(dump),
+        shown=shown,
     )
 
 
-def _refuse_nothing(measured: Ledger, dump: Dump) -> None:
+def without_reference_terms(plan: Plan, dump: Dump) -> tuple[Plan, list[str]]:
+    """Without reference logprobs, the recipes of configurations go without their KL term, and the report says so."""
+    if "ref_logprobs" in dump.present:
+        return plan, []
+    found = [without_reference(recipe) if recipe.like else (recipe, "") for recipe in plan.recipes]
+    return replace(plan, recipes=tuple(recipe for recipe, _ in found)), [said for _, said in found if said]
+
+
+def _one(recipe: AnyRecipe | None, like: str | None) -> AnyRecipe:
+    if recipe is not None and like is None:
+        return recipe
+    if recipe is None and like is not None:
+        return read_like(like).recipe
+    raise UsageError("replay takes exactly one recipe: name it (recipe), or a configuration that makes it (like).")
+
+
+def _fitted(plan: Plan, source: Dump, keep: float) -> Plan:
+    check_fit(plan, keep)
+    plain = replace(plan, recipes=())
+    return fit_plan(plan, local.run(source.batches(), plain), keep)
+
+
+def refuse_nothing(measured: Ledger, dump: Dump) -> None:
     """Every rollout left out is no report, but one sentence that says why."""
     excluded = {reason: count for reason, count in sorted(dump.tally.excluded.items()) if count}
     if excluded and not measured.rows.height and not dump.tally.not_selected:
@@ -195,7 +362,8 @@ def _refuse_nothing(measured: Ledger, dump: Dump) -> None:
         )
 
 
-def _sides(trainer: Any, vllm: Any, current: Any, ref: Any, on: str) -> Sides | None:
+def sides_of(trainer: Any, vllm: Any, current: Any, ref: Any, on: str) -> Sides | None:
+    """Return the sides of a dump, each one source or several; None where none is given."""
     given = {"trainer": trainer, "inference": vllm, "current": current, "ref": ref}
     listed = {side: _listed(sources) for side, sources in given.items()}
     return Sides(**listed, on=on) if any(listed.values()) else None

@@ -29,7 +29,9 @@ def test_the_catalogue_has_every_recipe() -> None:
     assert [heading for heading in headings if not heading.startswith("Not replayed")] == list(names())
 
 
-@pytest.mark.parametrize("page", ["docs/recipes.md", "docs/names.md", "docs/own_recipes.md", "docs/configs.md", "docs/compare.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/recipes.md", "docs/names.md", "docs/own_recipes.md", "docs/configs.md", "docs/compare.md"]
+)
 def test_the_readme_links_to_it(page: str) -> None:
     assert f"]({page})" in (ROOT / "README.md").read_text(encoding="utf-8")
 

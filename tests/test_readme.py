@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import iscope
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FLOATS = pa.list_(pa.float32())
@@ -151,3 +153,11 @@ def test_python_snippet_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert spoken
     assert float(k3) == pytest.approx(0.014227, abs=5e-7)
     assert recipe.startswith("trl/token_mask:clip_min=0.5,clip_max=2")
+
+
+def test_the_report_shown_is_the_one_that_is_printed() -> None:
+    shown = README.split("<!-- report -->", 1)[1].split("```text\n", 1)[1].split("```", 1)[0]
+    page = str(iscope.analyze(ROOT / "sample_data" / "train_async.parquet"))
+    assert shown.startswith("iscope · train_async.parquet\n")
+    assert page.startswith(shown)
+    assert "RECIPES" in shown

@@ -8,13 +8,23 @@ from typing import Any
 import polars as pl
 
 from iscope.analysis.breakdown import breakdown, several
+from iscope.analysis.distributions import distributions
 from iscope.analysis.figures import mismatch_figures, recipe_figures
 from iscope.analysis.figures.lag import versions_differ
+from iscope.analysis.findings import find
+from iscope.analysis.findings.evidence import Evidence
+from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.frameworks import framework_metrics
+from iscope.analysis.levels import Levels
+from iscope.analysis.onset import onset
 from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows
 from iscope.analysis.verdict import verdict
+from iscope.analysis.worst import worst
+from iscope.dump.supplied import Supplied
+from iscope.engines.batch_scope import in_words
 from iscope.ledger.ledger import Ledger
-from iscope.model import Coverage, RecipeReport, Report
+from iscope.model import Coverage, Figures, RecipeReport, Report
+from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.usable import KINDS
 
@@ -28,6 +38,9 @@ def build_report(
     notes: dict[str, int] | None = None,
     assumptions: Sequence[str] = (),
     provenance: dict[str, Any] | None = None,
+    levels: Levels | None = None,
+    supplied: Sequence[Supplied] = (),
+    shown: Sequence[int] | None = None,
 ) -> Report:
     """Compute every figure of a report from a ledger.
 
@@ -39,20 +52,37 @@ def build_report(
         notes: counts worth saying, by what they count.
         assumptions: what reading the dump had to assume.
         provenance: versions, files and options.
+        levels: how far apart healthy policies are; None is a dense model in bf16.
+        supplied: ratios that the dump brings along, to be checked.
+        shown: which of the plan's recipes are in the report, by index; None is all.
     """
+    levels = levels or Levels()
     rows = scored_rows(ledger)
     coverage = _coverage(ledger, rows, files, excluded or {}, notes or {})
     mismatch = mismatch_figures(rows)
-    replayed = [recipe_rows(ledger, rows, index) for index in range(len(ledger.plan.recipes))]
+    shown = range(len(ledger.plan.recipes)) if shown is None else shown
+    replayed = [recipe_rows(ledger, rows, index) for index in shown]
     able = [recipe for recipe in replayed if recipe.replayed]
+    recipes = [_recipe(ledger, recipe) for recipe in replayed]
+    tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
+    tokens = Tokens.of(ledger.sample)
+    findings = find(Evidence(rows, tokens, coverage, mismatch, able, tried, supplied, levels))
+    breakdowns = {key: breakdown(rows, able, key) for key in dict.fromkeys([*by, *several(rows)])}
+    parts: dict[str, Figures | None] = {
+        "onset": onset(rows, tokens, breakdowns.get("step", ()), recipes),
+        "distributions": distributions(rows, tokens, [recipe.recipe for recipe in able]),
+        "worst": worst(rows, tokens),
+    }
     return Report(
-        verdict=verdict(mismatch, coverage),
+        verdict=verdict(mismatch, coverage, findings, levels),
         coverage=coverage,
         assumptions=[*assumptions, *_assumptions(ledger, rows)],
         mismatch=mismatch,
-        recipes=[_recipe(ledger, recipe) for recipe in replayed],
-        breakdowns={key: breakdown(rows, able, key) for key in dict.fromkeys([*by, *several(rows)])},
+        recipes=recipes,
+        breakdowns=breakdowns,
+        findings=findings,
         provenance=provenance or {},
+        parts={name: part for name, part in parts.items() if part is not None},
     )
 
 
@@ -65,6 +95,8 @@ def _recipe(ledger: Ledger, replayed: RecipeRows) -> RecipeReport:
         level=str(recipe.weight.level),
         unit="tokens" if replayed.per_token else "rollouts",
         named=recipe.named,
+        like=recipe.like,
+        fitted=recipe.fitted,
         figures=recipe_figures(replayed) if replayed.replayed else {},
         framework=framework_metrics(ledger, replayed.index) if replayed.replayed else {},
         why=None if replayed.replayed else _why_not(recipe),
@@ -99,7 +131,7 @@ def _total(frame: pl.DataFrame, column: str) -> int:
 
 
 def _assumptions(ledger: Ledger, rows: Rows) -> list[str]:
-    said = []
+    said = _batches(ledger) if ledger.plan.recipes else []
     unscored = sum(count for side in ledger.unscored.values() for count in side.values())
     if unscored and ledger.plan.unscored == "neutral":
         said.append(f"{unscored:,} loss tokens with an unusable logprob count as ratio 1 in every figure.")
@@ -111,5 +143,22 @@ def _assumptions(ledger: Ledger, rows: Rows) -> list[str]:
         )
     if any(rows.resolve(recipe.weight.pair) != recipe.weight.pair for recipe in ledger.plan.recipes):
         said.append("on-policy assumed: no current logprobs, the trainer's stand in for them.")
+    said += [
+        f"{recipe.spec}: {', '.join(recipe.fitted)} FITTED to this very dump, so that each rule keeps at least "
+        f"{ledger.plan.fit:g} of its tokens or rollouts; on other dumps they keep less or more."
+        for recipe in ledger.plan.recipes
+        if recipe.fitted
+    ]
+    said += [negative_weights(recipe) for recipe in ledger.plan.recipes if recipe.weight.sign < 0]
     unused = {recipe.spec: recipe.unused for recipe in ledger.plan.recipes if recipe.unused}
     return said + [f"{spec}: its loss does not use {', '.join(names)}." for spec, names in unused.items()]
+
+
+def _batches(ledger: Ledger) -> list[str]:
+    said = in_words(ledger.plan.batch)
+    if ledger.plan.batch == "all":
+        return [f"{said} (--batch)."]
+    return [
+        f"{said} for normalisers, batch-normalised weights and sorts; frameworks' own metrics are over the whole dump, "
+        "where trainers average over their batches."
+    ]

@@ -10,6 +10,7 @@ from iscope.model import Coverage, Figure, Figures, Finding, Verdict
 # Findings about a recipe or its bounds say nothing about the health of the dump.
 ABOUT_RECIPES = ("IS019", "IS020", "IS021")
 _NAMED = 3
+_LARGE = 100  # nats from which k3 is said in whole ones
 
 
 def verdict(
@@ -30,15 +31,28 @@ def verdict(
     levels = levels or Levels()
     k3 = mismatch["k3"]
     if not isinstance(k3, Figure) or k3.value is None:
-        return Verdict("NO DATA", f"none of {coverage.tokens_loss:,} loss tokens could be scored.")
-    measured = f"k3 is {k3.value:.2g} nats per token over {coverage.tokens_scored:,} scored tokens"
+        return _no_data(coverage, findings)
+    size = f"{k3.value:.2g}" if k3.value < _LARGE else f"{k3.value:,.0f}"
+    measured = f"k3 is {size} nats per token over {coverage.tokens_scored:,} scored tokens"
     of_dump = [finding for finding in findings if finding.code not in ABOUT_RECIPES]
     for word, severity in (("DATA FAULT", "error"), ("NOT HEALTHY", "warning")):
         chosen = [finding for finding in of_dump if finding.severity == severity]
         if chosen:
-            return Verdict(word, f"{_titles(chosen)}; {measured}. Try: {chosen[0].action}.")
+            return Verdict(word, f"{_titles(chosen)}; {measured}.", chosen[0].action)
     word, place = _place(float(k3.value), levels)
-    return Verdict(word, f"{measured}, {place}.{_about_recipes(findings)}")
+    about = [finding for finding in findings if finding.code in ABOUT_RECIPES and finding.severity != "information"]
+    said = f" {_capital(_titles(about))}." if about else ""
+    return Verdict(word, f"{measured}, {place}.{said}", about[0].action if about else "")
+
+
+def _no_data(coverage: Coverage, findings: Sequence[Finding]) -> Verdict:
+    if not coverage.rollouts_read:
+        return Verdict("NO DATA", "no rollout was read.")
+    if not coverage.tokens_loss:
+        action = "look at loss_mask: it must be true at the tokens that train" if coverage.tokens_read else ""
+        return Verdict("NO DATA", f"none of {coverage.tokens_read:,} tokens is in the loss mask.", action)
+    action = findings[0].action if findings else ""
+    return Verdict("NO DATA", f"none of {coverage.tokens_loss:,} loss tokens could be scored.", action)
 
 
 def _titles(findings: Sequence[Finding]) -> str:
@@ -58,12 +72,6 @@ def _place(k3: float, levels: Levels) -> tuple[str, str]:
 
 def _healthy(levels: Levels) -> str:
     return f"{levels.stack}: up to {levels.k3:g}" if levels.stack else f"yours: up to {levels.k3:g}"
-
-
-def _about_recipes(findings: Sequence[Finding]) -> str:
-    """What to try about a recipe that the user named."""
-    named = [finding for finding in findings if finding.code in ABOUT_RECIPES and finding.severity != "information"]
-    return f" {_capital(_titles(named))}. Try: {named[0].action}." if named else ""
 
 
 def _small(title: str) -> str:

@@ -29,6 +29,7 @@ def analyze(
     by: opt.By = None,
     where: opt.Where = None,
     columns: opt.Columns = None,
+    from_format: opt.From = None,
     batch: opt.Batch = "all",
     precision: opt.PrecisionOption = "float32",
     unscored: opt.UnscoredOption = "exclude",
@@ -51,11 +52,11 @@ def analyze(
         output.writable(file, force=force, inputs=used, option="--ledger")
     named = opt.column_map(columns or [])
     share = opt.fit_share(fit)
-    _check_recipes(recipe or [], like or [], recipes_file or [])
+    check_recipes(recipe or [], like or [], recipes_file or [])
 
     from iscope.api import analyze as run  # torch is imported here, once nothing can be told without it
 
-    with progress(quiet=quiet) as tick:
+    with progress(quiet=quiet, files=[*(dump or []), *sides["trainer"]]) as tick:
         report = run(
             *(dump or []),
             **sides,
@@ -66,6 +67,7 @@ def analyze(
             by=by or [],
             where=where,
             columns=named or None,
+            from_format=from_format,
             precision=precision,
             unscored=unscored,
             strict=strict,
@@ -75,10 +77,15 @@ def analyze(
             ledger=ledger,
             progress=tick,
         )
-    _deliver(report, target, quiet=quiet, verbose=verbose)
+    deliver(report, target, quiet=quiet, verbose=verbose)
 
 
-def _check_recipes(specs: Sequence[str], likes: Sequence[str], files: Sequence[str]) -> None:
+def check_recipes(specs: Sequence[str], likes: Sequence[str], files: Sequence[str]) -> None:
+    """Refuse recipes and configurations that cannot be read, before any work is done for them.
+
+    Raises:
+        UsageError: when there is one.
+    """
     from iscope.recipes.configs.like import like
     from iscope.recipes.grammar import parse
     from iscope.recipes.own.toml import read_all
@@ -90,7 +97,8 @@ def _check_recipes(specs: Sequence[str], likes: Sequence[str], files: Sequence[s
         like(text)
 
 
-def _deliver(report: Report, where: output.Target, *, quiet: bool, verbose: bool) -> None:
+def deliver(report: Report, where: output.Target, *, quiet: bool, verbose: bool) -> None:
+    """Write a report where it is wanted; of one in a file the verdict goes to the standard error."""
     from iscope.render.terminal import verdict_line
 
     if quiet and where.path is None and where.format == "terminal":

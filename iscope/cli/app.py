@@ -12,12 +12,15 @@ import typer
 
 from iscope.cli import output
 from iscope.cli.analyze import analyze
+from iscope.cli.compare import compare
+from iscope.cli.convert import convert
 from iscope.cli.explain import explain
 from iscope.cli.help import GroupedCommand
 from iscope.cli.inspect import inspect
 from iscope.cli.options import wants_json
 from iscope.cli.recipes import recipes
 from iscope.cli.replay import replay
+from iscope.cli.report import report
 from iscope.errors import IscopeError
 from iscope.render.json import error_json
 from iscope.render.strings import prose
@@ -34,9 +37,14 @@ app = typer.Typer(
     help="Offline analysis of the trainer/vLLM logprob mismatch of an RL run and of the corrections for it.",
 )
 app.command("analyze", cls=GroupedCommand, short_help="What a dump shows, and what corrections do to it.")(analyze)
+app.command("compare", cls=GroupedCommand, short_help="Which correction at which bounds; two dumps side by side.")(
+    compare
+)
 app.command("replay", cls=GroupedCommand, short_help="What one correction does to every token, as Parquet.")(replay)
 app.command("inspect", cls=GroupedCommand, short_help="What is in a dump, and what is wrong with it.")(inspect)
+app.command("report", cls=GroupedCommand, short_help="A saved report in any format, without its dump.")(report)
 app.command("explain", cls=GroupedCommand, short_help="A finding: what it means, its causes, what to do.")(explain)
+app.command("convert", cls=GroupedCommand, short_help="Any framework's dump as Parquet, sides joined.")(convert)
 app.command("recipes", cls=GroupedCommand, short_help="The corrections iscope can replay, or one in full.")(recipes)
 
 

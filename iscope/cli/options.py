@@ -19,7 +19,11 @@ Unscored = Literal["exclude", "neutral"]
 
 Dump = Annotated[
     list[str] | None,
-    typer.Argument(metavar="DUMP", show_default=False, help="Parquet files, folders or quoted globs of rollouts."),
+    typer.Argument(
+        metavar="DUMP",
+        show_default=False,
+        help="Files, folders or quoted globs of rollouts: Parquet, or what frameworks write.",
+    ),
 ]
 Trainer = Annotated[
     list[str] | None,
@@ -133,6 +137,17 @@ Columns = Annotated[
         metavar="NAME=COLUMN,...",
         rich_help_panel=_NUMBERS,
         help="Which column holds what, where names do not tell: trainer=old_logp,inference=logprobs.",
+    ),
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="FORMAT",
+        rich_help_panel=_NUMBERS,
+        show_default=False,
+        help="Whose files these are, where it cannot be told: prime-rl, nemo-rl, slime, skyrl, miles, verl, trl, vllm, "
+        "long (one row per token), jsonl or parquet.",
     ),
 ]
 PrecisionOption = Annotated[

@@ -28,6 +28,7 @@ def replay(
     recipes_file: opt.OwnRecipes = None,
     like: opt.OneLike = None,
     columns: opt.Columns = None,
+    from_format: opt.From = None,
     batch: opt.Batch = "all",
     precision: opt.PrecisionOption = "float32",
     unscored: opt.UnscoredOption = "exclude",
@@ -58,6 +59,7 @@ def replay(
             where=where,
             recipe=chosen,
             columns=named or None,
+            from_format=from_format,
             precision=precision,
             unscored=unscored,
             strict=strict,
@@ -99,7 +101,7 @@ def _recipe(
 
 
 def _batch(text: str) -> str | int:
-    from iscope.engines.scopes import batch_scope
+    from iscope.engines.batch_scope import batch_scope
 
     return batch_scope(text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -220,7 +220,9 @@ def token_view(
     segments = Segments(batch.offsets)
     trainer, inference, current, ref = (getattr(batch, name) for name in LOGPROBS)
     if unusable is not None:
-        trainer, inference, current, ref = _mended([trainer, inference, current, ref], unusable)
+        shared = _shared(policy for policy in (inference, trainer, current, ref) if policy is not None)
+        trainer, inference = (torch.where(unusable, shared, policy) for policy in (trainer, inference))
+        current, ref = (None if policy is None else torch.where(unusable, shared, policy) for policy in (current, ref))
 
     # Positions once and a gather per column: several times faster than indexing each column with the flags.
     places = None if tokens is None else np.flatnonzero(tokens.numpy())
@@ -257,11 +259,12 @@ def scored_view(
     return token_view(batch, batch.loss_mask, "neutral", unusable), batch.loss_mask
 
 
-def _mended(policies: list[Tensor | None], unusable: Tensor) -> list[Tensor]:
-    """The policies [P] with one value for all at unusable tokens: the first usable one, engine first, or else 0."""
-    trainer, inference, *others = policies
-    shared = torch.zeros_like(trainer)
-    for policy in (*reversed(others), trainer, inference):
-        if policy is not None:
-            shared = torch.where(is_usable(policy), policy, shared)
-    return [None if policy is None else torch.where(unusable, shared, policy) for policy in policies]
+def _shared(policies: Iterable[Tensor]) -> Tensor:
+    """Of each token the first usable value [P] among the policies, 0 where none is usable."""
+    first, *others = policies
+    shared = torch.where(is_usable(first), first, 0.0)
+    missing = ~is_usable(first)
+    for policy in others:
+        shared = torch.where(missing & is_usable(policy), policy, shared)
+        missing &= ~is_usable(policy)
+    return shared

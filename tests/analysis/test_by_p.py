@@ -84,3 +84,10 @@ def test_the_breakdown_by_p_holds_the_same_rows(drawn):
     rows = report.breakdowns["p"]
     assert [row["value"] for row in rows] == ["0-0.1", "0.1-0.5", "0.5-0.9", ">=0.9"]
     assert [{k: v for k, v in row.items() if k != "value"} for row in rows] == report.mismatch["by_p"]
+
+
+def test_the_gap_of_policies_that_agree_is_zero():
+    batch = RolloutBatch.from_lists([[-1.0, -2.0, -0.5]], [[-1.0, -2.0, -0.5]])
+    gap = iscope.analyze(batch, recipes=["none"]).mismatch["gap"]
+    assert gap.value == 0.0
+    assert gap.bin == (0.0, 2.0**-20)

@@ -23,7 +23,8 @@ def test_errors_come_first_and_name_themselves():
     said = of(Figure(0.001), found("IS006", "error", "Shift by one token"), found("IS013", "warning", "Policy lag"))
     assert said.word == "DATA FAULT"
     assert said.message.startswith("shift by one token (IS006); k3 is 0.001 nats per token over ")
-    assert said.message.endswith(" Try: mend IS006.")
+    assert said.message.endswith(" scored tokens.")
+    assert said.action == "mend IS006"
 
 
 def test_warnings():
@@ -37,7 +38,8 @@ def test_information_and_recipes_do_not_make_a_dump_ill():
     recipe = found("IS019", "warning", "Bounds narrower than the noise")
     said = of(Figure(0.001), recipe, found("IS018", "information", "bf16 grid"))
     assert said.word == "SMALL MISMATCH"
-    assert said.message.endswith(" Bounds narrower than the noise (IS019). Try: mend IS019.")
+    assert said.message.endswith(" Bounds narrower than the noise (IS019).")
+    assert said.action == "mend IS019"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,10 @@ def test_places(k3, word, place):
     assert said.message.endswith(place)
 
 
+def test_a_large_mismatch_is_said_in_whole_nats():
+    assert of(Figure(8458.3)).message.startswith("k3 is 8,458 nats per token over ")
+
+
 def test_own_level():
     said = of(Figure(0.004), levels=Levels.of(0.005))
     assert (said.word, said.message.rpartition(", ")[2]) == (
@@ -67,4 +73,13 @@ def test_own_level():
 
 
 def test_no_data():
-    assert of(Figure.absent("no scored tokens")).word == "NO DATA"
+    said = of(Figure.absent("no scored tokens"))
+    assert (said.word, said.action) == ("NO DATA", "")
+    absent = {"k3": Figure.absent("no scored tokens")}
+    masked = verdict(absent, coverage(tokens_loss=0, tokens_scored=0))
+    assert masked.message == "none of 40,000 tokens is in the loss mask."
+    assert "loss_mask" in masked.action
+    nothing = verdict(absent, coverage(rollouts_read=0, tokens_read=0, tokens_loss=0, tokens_scored=0))
+    assert (nothing.message, nothing.action) == ("no rollout was read.", "")
+    unusable = verdict(absent, coverage(tokens_scored=0), [found("IS002", "error", "Unusable logprobs")])
+    assert unusable.action == "mend IS002"

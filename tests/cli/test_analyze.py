@@ -52,6 +52,7 @@ def test_the_report_goes_to_stdout_and_nothing_else(capfd: pytest.CaptureFixture
 def test_every_option_reaches_the_analysis(api: Api) -> None:
     words = "analyze --trainer t1 --trainer t2 --vllm v --current c --ref r --on uid --recipe none --by env --by step"
     more = "--columns trainer=x,inference=y --columns ref=z --precision float64 --unscored neutral --strict --ledger l"
+    more += " --batch 7 --healthy-k3 0.005 --from slime"
     words_with_spaces = ["--recipe", "trl/token_mask:clip_min=0.5,clip_max=2", "--where", "step >= 10"]
     assert run([*words.split(), *words_with_spaces, *more.split()]) == 0
     assert api.calls == [
@@ -67,10 +68,16 @@ def test_every_option_reaches_the_analysis(api: Api) -> None:
                 "by": ["env", "step"],
                 "where": "step >= 10",
                 "columns": {"trainer": "x", "inference": "y", "ref": "z"},
+                "from_format": "slime",
                 "precision": "float64",
                 "unscored": "neutral",
                 "strict": True,
+                "batch": "7",
                 "ledger": "l",
+                "recipes_file": [],
+                "like": [],
+                "fit": None,
+                "healthy_k3": 0.005,
                 "progress": None,
             },
         )
@@ -99,8 +106,8 @@ def test_defaults(api: Api) -> None:
         ),
         (["a", "--columns", "x"], "--columns: 'x' is not NAME=COLUMN; write --columns trainer=..,inference=.."),
         (["a", "--columns", "t=1,t=2"], "--columns: 't' is given twice."),
-        (["a", "--format", "jsn"], "There is no format 'jsn'; there are terminal, json. Did you mean 'json'?"),
-        (["a", "-o", "x.html5"], "The extension of 'x.html5' names no format: end it in one of .txt, .json, or add "),
+        (["a", "--format", "jsn"], "There is no format 'jsn'; there are terminal, json, html, markdown. Did"),
+        (["a", "-o", "x.html5"], "The extension of 'x.html5' names no format: end it in one of .txt, .json, .html, "),
         (["a", "--recipe", "trl/token_maks"], "There is no recipe 'trl/token_maks'. Did you mean 'trl/token_mask'?"),
         (["a", "--frob"], "No such option: --frob"),
     ],

@@ -55,6 +55,8 @@ def test_two_sides(sample, capsys):
     assert run(["inspect", "--trainer", sides[0], "--vllm", sides[1], "--verbose"]) == 0
     text = squash(capsys.readouterr().out)
     assert "LAYOUT paired sides" in text
+    assert "STEPS 1 step, 0 GROUPS 12 groups, " in text
+    assert "POLICY_VERSION 1 policy version, 0 TRAINER_VERSION 1 trainer version, 0 VERDICT " in text
     assert "trainer_logprobs from logprobs [list<float> trainer]" in text
     assert "WARNING IS015 Offset at lag 0: a quantised engine or another implementation" in text
     assert "Try: score one rollout in the engine and in the trainer" in text

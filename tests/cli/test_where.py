@@ -31,8 +31,8 @@ def test_only_rollouts_that_match(dump: str, capfd: pytest.CaptureFixture[str]) 
 def test_nothing_that_matches_is_no_error(dump: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["analyze", dump, "--where", "step > 99"]) == 0
     out = capfd.readouterr().out
-    assert "VERDICT NO DATA: none of 0 loss tokens could be scored." in out
-    assert "COVERAGE noted: not_selected 416" in out
+    assert "VERDICT NO DATA: no rollout was read." in out
+    assert "COVERAGE noted: rollouts left out by --where 416" in out
 
 
 @pytest.mark.parametrize(

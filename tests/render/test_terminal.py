@@ -301,6 +301,14 @@ def test_of_a_finding_only_what_the_dump_shows_unless_verbose() -> None:
     assert "\nINFORMATION IS019 narrow: It is narrow. Try: widen.\n" in whole
 
 
+def test_errors_come_before_anything_else_that_could_be_tried() -> None:
+    ids = ("IS006", "error"), ("IS013", "warning")
+    found = [Finding(code, severity, code, "It is.", action=f"mend {code}") for code, severity in ids]
+    page = render(reports.ordinary(findings=found), width=100)
+    assert "\nTRY mend IS006\n" in page
+    assert "mend IS013" not in page
+
+
 def test_assumptions_are_one_paragraph_unless_verbose() -> None:
     report = reports.ordinary(assumptions=["It is one.", "It is two."])
     assert "\nASSUMED It is one; It is two.\n" in render(report)

@@ -68,5 +68,6 @@ def _gap(rows: Rows) -> Figure:
     if not counts.sum():
         return Figure.absent("no scored token has q below 0.999" if rows.tokens else NO_TOKENS)
     low, high = histogram.edges(histogram.quantile_bin(counts, 0.5))
-    low = max(low, 0.0)  # the bin around zero reaches below it, a gap never does
+    if low < 0:  # the bin around zero, where policies that agree are
+        return Figure(0.0, bin=(0.0, high))
     return Figure((low + high) / 2, bin=(low, high))

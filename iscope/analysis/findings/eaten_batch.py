@@ -21,7 +21,7 @@ KIND = Kind(
     ),
     consistent_with=("bounds that this mismatch does not fit, or a mismatch that no bounds fit",),
     no_evidence_of="the discarded rollouts being bad",
-    action="compare bounds before the next run: iscope analyze DUMP --recipe NAME:option=value",
+    action="weigh bounds against each other: iscope compare DUMP --recipe NAME --sweep OPTION=VALUES",
     method=(
         "Gradient left, effective batch size over its base, the smaller of gradient left at A > 0 and A < 0 over the "
         "larger, and groups with both signs, each below 0.5. The filter and the bound that hit most rollouts are "
@@ -49,7 +49,7 @@ def judge(_: Any, evidence: Evidence) -> Finding | None:
     if not found:
         return None
     loss = min(found, key=lambda entry: (not entry.report.named, entry.left, entry.report.spec))
-    more = f" {len(found) - 1} other recipes lose as much or less." if len(found) > 2 else ""
+    more = f" {len(found) - 1} other recipes leave less than half of some share too." if len(found) > 2 else ""
     return KIND.finding(
         "warning" if loss.report.named else "information",
         f"{loss.report.spec} leaves {loss.left:.0%} of {loss.what}{_which(loss.report)}.{more}",
@@ -112,5 +112,5 @@ def _which(report: RecipeReport) -> str:
         for side, word in (("low", "lower"), ("high", "upper")):
             hits = _number(entry, f"rollouts_{side}") if isinstance(entry, dict) else None
             if isinstance(entry, dict) and hits is not None and hits > most:
-                most, text = hits, f"; most by the {word} bound of its {entry['name']} filter"
+                most, text = hits, f"; what hits most rollouts is the {word} bound of {entry['name']}"
     return text

@@ -68,6 +68,7 @@ class Kind:
             title=title or self.title,
             message=f"{shows} This is consistent with {cause}; it is no evidence of {self.no_evidence_of}.",
             action=action or self.action,
+            shows=shows,
             tokens=tokens,
             rollouts=rollouts,
             examples=list(examples)[:5],

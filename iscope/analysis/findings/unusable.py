@@ -24,18 +24,22 @@ KIND = Kind(
         "broken logits in the engine: distrust the whole completion, not the one token",
         "vLLM's -9999 for a logprob of -inf, or a framework's for a missing one",
         "a misaligned column, for positive values above 0.2",
+        "a column of losses (-log p) or of probabilities in place of logprobs, where very many are positive",
     ),
     no_evidence_of="a mismatch between the policies at the other tokens",
-    action="drop these rollouts and look at what the engine logged when they were sampled",
+    action="drop these rollouts and look at what the engine logged, or the trainer computed, for them",
     method=(
         "Exact counts over the dump, one kind per token and side; positions are of the sample. An error where a "
         "sampled token has probability 0 under its own sampler, or where more than 1% of the loss tokens are "
-        "unusable; else a warning."
+        "unusable; else a warning. Where more than a quarter of the loss tokens are positive, the column is named."
     ),
     sources=("huggingface/trl#6166", "NVIDIA-NeMo/RL#2962", "vllm-project/vllm#11073", "vllm-project/vllm-ascend#2934"),
 )
 
 _MANY = 0.01
+# Of the loss tokens, from which positive values are the column's, not a token's.
+_COLUMN = 0.25
+_OTHER = "a column of losses or probabilities"
 _WORDS = {
     "null": "null",
     "nan": "NaN",
@@ -68,11 +72,14 @@ def judge(probed: Unscored, evidence: Evidence) -> Finding | None:
     ]
     impossible = any(by_side.get("inference", {}).get(kind) for kind in ("neg_inf", "sentinel"))
     severe = impossible or unscored > _MANY * coverage.tokens_loss
+    other = coverage.tokens_unscored.get("positive", 0) > _COLUMN * coverage.tokens_loss
     return KIND.finding(
         "error" if severe else "warning",
         f"{unscored:,} of {coverage.tokens_loss:,} loss tokens have no usable logprob: {', '.join(listed)}."
         + _positions(probed),
-        consistent_with=_cause(coverage.tokens_unscored),
+        title=f"{KIND.title}: {_OTHER}" if other else None,
+        consistent_with=KIND.consistent_with[3] if other else _cause(coverage.tokens_unscored),
+        action="write log p, which is never above 0: negate losses, take the log of probabilities" if other else None,
         tokens=unscored,
         rollouts=rollouts,
         examples=[

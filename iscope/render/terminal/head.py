@@ -50,12 +50,12 @@ def verdict(report: Report, width: int) -> list[Text]:
 
 
 def judged(verdict: Verdict, findings: Sequence[Finding], width: int) -> list[Text]:
-    """Return a verdict, wrapped, and what to try: its own action, then those of the next errors and warnings."""
+    """Return a verdict, wrapped, and what to try: its own action, then those of the other errors, or else warnings."""
     start = f"VERDICT {clean(verdict.word)}: "
     line = Text(start + prose(verdict.message))
     line.stylize("bold", 0, len(start) - 1)
-    serious = [finding.action for finding in findings if finding.severity in ("error", "warning")]
-    tries = [text for text in dict.fromkeys([verdict.action, *serious]) if text][:_MOST_ACTIONS]
+    errors, warnings = ([one.action for one in findings if one.severity == word] for word in ("error", "warning"))
+    tries = [text for text in dict.fromkeys([verdict.action, *(errors or warnings)]) if text][:_MOST_ACTIONS]
     heads = [f"TRY {place}" if len(tries) > 1 else "TRY" for place in range(1, len(tries) + 1)]
     return wrap(line, width, 2) + [
         part for head, text in zip(heads, tries, strict=True) for part in wrap(f"{head} {prose(text)}", width, 2)

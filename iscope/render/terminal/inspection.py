@@ -18,10 +18,10 @@ _NAMED_FILES = 5
 _NOUNS = {
     "length": "loss tokens per rollout",
     "group_size": "rollouts per group",
-    "steps": "steps",
-    "groups": "groups",
-    "policy_version": "policy versions",
-    "trainer_version": "trainer versions",
+    "steps": "step",
+    "groups": "group",
+    "policy_version": "policy version",
+    "trainer_version": "trainer version",
 }
 
 
@@ -92,4 +92,5 @@ def _shape(name: str, values: dict[str, Any]) -> str:
     noun = _NOUNS.get(name, name)
     if "median" in values:
         return f"{count(values['min'])} / {count(values['median'])} / {count(values['max'])} {noun} (min, median, max)"
-    return f"{count(values['count'])} {noun}, {clean(values['first'])} to {clean(values['last'])}"
+    last = f" to {clean(values['last'])}" if values["count"] > 1 else ""
+    return f"{counted(values['count'], noun)}, {clean(values['first'])}{last}"
