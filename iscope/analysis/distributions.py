@@ -15,6 +15,7 @@ from iscope.ledger.histogram import Counts
 from iscope.model import Figures, Node
 from iscope.recipes.bounds import bands
 from iscope.recipes.model import BoundRecipe, Level, Pair
+from iscope.replay.view import EXPONENT_LIMIT
 
 _BINS = 160
 _TAIL = {Level.TOKEN: 0.001, Level.SEQUENCE: 0.01, Level.GEOMETRIC: 0.01}  # left out at either end, but counted
@@ -105,7 +106,7 @@ def _positions(tokens: Tokens) -> list[Node]:
         return []
     position = tokens.place - tokens.first[tokens.row]
     octave = np.frexp(position + 1.0)[1] - 1
-    d = tokens.log_ratio.astype(np.float64)
+    d = tokens.log_ratio.astype(np.float64).clip(-EXPONENT_LIMIT, EXPONENT_LIMIT)
     counts = np.bincount(octave)
     k3, size = np.bincount(octave, np.expm1(d) - d), np.bincount(octave, np.abs(d))
     rows: list[Node] = []
