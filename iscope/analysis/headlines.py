@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from iscope.analysis.figures.gradient import NO_ADVANTAGE, NO_GRADIENT, gradients
 from iscope.analysis.intervals import scaled
 from iscope.analysis.intervals.figures import kish, quotient
-from iscope.analysis.numbers import Array, from_log
+from iscope.analysis.numbers import Array, from_log, share
 from iscope.analysis.parts import Parts
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
@@ -39,7 +37,8 @@ def headline(rows: RecipeRows, parts: Parts) -> list[Figures]:
 
 
 def _masked(rows: RecipeRows, parts: Parts) -> list[Figure]:
-    return parts.fraction(rows.kept == 0, np.ones(rows.rows.rollouts, dtype=bool))
+    shares = zip(parts.sum(rows.kept == 0).tolist(), parts.sizes.tolist(), strict=True)
+    return [share(masked, rollouts) for masked, rollouts in shares]
 
 
 def _gradient(rows: RecipeRows, parts: Parts) -> list[Figures]:

@@ -77,11 +77,6 @@ class Parts:
         sums = zip(self.sum(part).tolist(), self.sum(whole).tolist(), strict=True)
         return self.bounded([share(above, below, why) for above, below in sums], quotient, (part, whole))
 
-    def fraction(self, part: Array, whole: Array, why: str = NO_TOKENS) -> list[Figure]:
-        """Share of counts [N]; 0 and 1 have no interval."""
-        found = self.ratio(part, whole, why)
-        return [Figure(one.value) if one.low is not None and one.value in (0.0, 1.0) else one for one in found]
-
     def bounded(self, found: Sequence[Figure], statistic: Statistic, columns: Sequence[Array]) -> list[Figure]:
         """Return a figure per part with its interval over the clusters of the part, where it has one.
 

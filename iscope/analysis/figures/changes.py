@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from iscope.analysis.intervals import fraction
 from iscope.analysis.numbers import NO_TOKENS, Array, share
 from iscope.analysis.rows import RecipeRows
@@ -26,7 +24,7 @@ def figures(rows: RecipeRows) -> Figures:
             "by_filter": [_filter(rows, index) for index in range(len(rows.recipe.filters))],
         },
         "truncated": {
-            **_counts(rows, truncated, truncated > 0),
+            **_counts(rows, truncated, truncated > 0, bounded=False),
             "low": int(rows.truncated_low.sum()),
             "high": int(rows.truncated_high.sum()),
         },
@@ -35,12 +33,16 @@ def figures(rows: RecipeRows) -> Figures:
     }
 
 
-def _counts(rows: RecipeRows, tokens: Array, rollouts: Array) -> dict[str, Node]:
+def _counts(rows: RecipeRows, tokens: Array, rollouts: Array, *, bounded: bool = True) -> dict[str, Node]:
+    """Counts of all and by sign; with an interval of the share of tokens where it covers (``intervals.LISTED``)."""
+    of_tokens, of_rollouts = int(tokens.sum()), int(rollouts.sum())
     counts: dict[str, Node] = {
-        "tokens": int(tokens.sum()),
-        "rollouts": int(rollouts.sum()),
-        "token_fraction": fraction(rows.rows.clusters, tokens, rows.rows.n),
-        "rollout_fraction": fraction(rows.rows.clusters, rollouts, np.ones(rows.rows.rollouts, dtype=bool)),
+        "tokens": of_tokens,
+        "rollouts": of_rollouts,
+        "token_fraction": fraction(rows.rows.clusters, tokens, rows.rows.n)
+        if bounded
+        else share(of_tokens, rows.rows.tokens),
+        "rollout_fraction": share(of_rollouts, rows.rows.rollouts),
     }
     if "advantage" in rows.rows:
         advantage = rows.rows["advantage"]

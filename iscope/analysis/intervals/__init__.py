@@ -15,7 +15,8 @@ because single rollouts or tokens decide them on real dumps, and their intervals
 ``benchmarks/coverage.py`` measured it (four healthy dumps of 48 and 60 groups, 400 samples each): raw sequence and
 geometric ratios (65% to 94%), means over rollouts of their means (68%), mean exp(abs(d)) (86%), k3 of rejected tokens
 (88%), changes among rollouts with zero advantage (88%), the effective batch size over the base's (90%), a bucket's
-share of k3 (92%). Those on the list covered in 93% to 97% of the samples, pooled over dumps and recipes. With 12
+share of k3 (92%), the share of truncated tokens (92%); or too much: the shares of masked and of modified rollouts
+(97.3% and 97.1%). Those on the list covered in 93% to 97% of the samples, pooled over dumps and recipes. With 12
 groups, of populations of 12, it was 83% (gradient left) to 98%, 93% for the middle one.
 
 What a recipe divides by over a whole batch (the batch's mean weight, tokens that filters take out of the loss) is held

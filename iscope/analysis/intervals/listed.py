@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _MISMATCH = ("k1", "k2", "k3", "abs_mean", "minus_log_p", "minus_log_q", "variance_ratio", "sampler_check")
 _PARTS = ("k1", "k3", "abs_mean")
-_FRACTIONS = ("token_fraction", "rollout_fraction")
 _TOKENS = ("mean", "outside_half_two")
 
 LISTED = frozenset(
@@ -13,7 +12,7 @@ LISTED = frozenset(
         *(f"mismatch.ratio.token.{name}" for name in (*_TOKENS, "ess", "ess_fraction")),
         *(f"mismatch.by_p.{name}" for name in ("k3", "abs_mean", "token_share", "gradient_share")),
         *(f"mismatch.lag.parts.{part}.{name}" for part in ("engine", "lag", "total") for name in _PARTS),
-        *(f"recipes.{change}.{name}" for change in ("masked", "truncated", "modified") for name in _FRACTIONS),
+        *(f"recipes.{change}.token_fraction" for change in ("masked", "modified")),
         *(f"recipes.{stage}.{name}" for stage in ("raw", "applied") for name in _TOKENS),
         *(f"recipes.{name}" for name in ("raw.ess_token", "ess.token", "ess.token_fraction")),
         *(f"recipes.{name}" for name in ("effective_batch_size", "effective_batch_size.base")),
@@ -22,6 +21,5 @@ LISTED = frozenset(
         *(f"breakdowns.{name}" for name in ("k1", "k3", "ess_token_fraction", "minus_log_p", "variance_ratio")),
         *(f"breakdowns.recipes.{name}" for name in ("effective_batch_size", "effective_batch_size.base")),
         *(f"breakdowns.recipes.gradient_left.{name}" for name in ("all", "positive", "negative")),
-        "breakdowns.recipes.masked.rollout_fraction",
     }
 )
