@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import iscope
+from iscope.cli.app import run
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -161,3 +162,18 @@ def test_the_report_shown_is_the_one_that_is_printed() -> None:
     assert shown.startswith("iscope · train_async.parquet\n")
     assert page.startswith(shown)
     assert "RECIPES" in shown
+
+
+def test_the_comparison_shown_is_the_one_that_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = README.split("<!-- compare -->", 1)[1]
+    shown = part.split("```text\n", 1)[1].split("```", 1)[0]
+    words = re.search(r"^`iscope (compare .+)`:$", part, re.MULTILINE)
+    assert words is not None
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(ROOT)
+    assert run(words[1].split()) == 0
+    assert shown.startswith("ADVICE")
+    assert "SETTINGS" in shown
+    assert shown in capsys.readouterr().out
