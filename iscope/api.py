@@ -113,12 +113,11 @@ def analyze(
         batch=batch,
     )
     sides = sides_of(trainer, vllm, current, ref, on)
-    carry = (*plan.carry, "step") if plan.batch == "step" else plan.carry
     source = open_dump(
         dump,
         sides=sides,
         columns=columns,
-        carry=carry,
+        carry=plan.carried,
         precision=precision,
         strict=strict,
         where=where,
@@ -128,9 +127,7 @@ def analyze(
     kept = None if ledger is None else output_path(ledger, (file.path for file in source.files))
     if fit is not None:
         plan = _fitted(plan, source, fit)
-    cuts = find_cuts(source.batches, plan.recipes, plan.unscored, plan.batch)
-    measured = local.run(scoped(source.batches(), plan.batch), plan, progress, cuts)
-    refuse_nothing(measured, source)
+    measured = measure_dump(plan, source, progress)
     if kept is not None:
         store.save(measured, kept)
     said = [*(sentence for item in own for sentence in item.said), *left]
@@ -174,8 +171,7 @@ def inspect(
     levels = Levels.of(healthy_k3)
     sides = sides_of(trainer, vllm, current, ref, on)
     source = open_dump(dump, sides=sides, columns=columns, strict=strict, where=where, from_format=from_format)
-    measured = local.run(source.batches(), Plan(()), progress)
-    refuse_nothing(measured, source)
+    measured = measure_dump(Plan(()), source, progress)
     report = report_of(measured, source, levels=levels)
     contents = contents_of(source)
     return Inspection(
@@ -351,7 +347,19 @@ def _fitted(plan: Plan, source: Dump, keep: float) -> Plan:
     return fit_plan(plan, local.run(source.batches(), plain), keep)
 
 
-def refuse_nothing(measured: Ledger, dump: Dump) -> None:
+def measure_dump(plan: Plan, dump: Dump, progress: Callable[[int, int], None] | None = None) -> Ledger:
+    """Measure a dump in one pass, with the cuts and the scopes that the plan asks for.
+
+    Raises:
+        DataError: when none of its rollouts can be used.
+    """
+    cuts = find_cuts(dump.batches, plan.recipes, plan.unscored, plan.batch)
+    measured = local.run(scoped(dump.batches(), plan.batch), plan, progress, cuts)
+    _refuse_nothing(measured, dump)
+    return measured
+
+
+def _refuse_nothing(measured: Ledger, dump: Dump) -> None:
     """Every rollout left out is no report, but one sentence that says why."""
     excluded = {reason: count for reason, count in sorted(dump.tally.excluded.items()) if count}
     if excluded and not measured.rows.height and not dump.tally.not_selected:

@@ -12,14 +12,10 @@ from iscope.analysis.compare.against import against as hold_against
 from iscope.analysis.compare.build import Choice, build_comparison
 from iscope.analysis.levels import Levels
 from iscope.analysis.rows import scored_rows
-from iscope.api import Path, make_plan, refuse_nothing, report_of, sides_of, without_reference_terms
+from iscope.api import Path, make_plan, measure_dump, report_of, sides_of, without_reference_terms
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.dump.identity import identities
-from iscope.engines import local
-from iscope.engines.cuts_pass import find_cuts
-from iscope.engines.scopes import scoped
 from iscope.errors import UsageError
-from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
 from iscope.ledger.sweep.scheme import scheme_of
 from iscope.model import Report
@@ -123,7 +119,7 @@ def compare(
     opened = partial(
         open_dump,
         columns=columns,
-        carry=(*plan.carry, "step") if plan.batch == "step" else plan.carry,
+        carry=plan.carried,
         precision=precision,
         strict=strict,
         where=where,
@@ -140,16 +136,9 @@ def compare(
         parts = first.report.parts | {"against": hold_against(first, second)}
         return replace(first.report, provenance=provenance, parts=parts)
     scheme = scheme_of(plan.recipes, settings.swept, plan.batch)
-    measured = _measured(replace(plan, recipes=scheme.recipes, families=scheme.families), source, progress)
+    measured = measure_dump(replace(plan, recipes=scheme.recipes, families=scheme.families), source, progress)
     report = report_of(measured, source, by, said, levels, scheme.shown)
     return build_comparison(report, measured, scheme, settings, choice)
-
-
-def _measured(plan: Plan, source: Dump, progress: Callable[[int, int], None] | None) -> Ledger:
-    cuts = find_cuts(source.batches, plan.recipes, plan.unscored, plan.batch)
-    measured = local.run(scoped(source.batches(), plan.batch), plan, progress, cuts)
-    refuse_nothing(measured, source)
-    return measured
 
 
 def _side(
@@ -161,7 +150,7 @@ def _side(
     progress: Callable[[int, int], None] | None,
 ) -> Side:
     """One of two dumps, measured."""
-    measured = _measured(plan, source, progress)
+    measured = measure_dump(plan, source, progress)
     return Side(report_of(measured, source, by, said, levels), scored_rows(measured), identities(source))
 
 

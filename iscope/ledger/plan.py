@@ -67,6 +67,11 @@ class Plan:
         return None if self.batch == "all" else self.batch
 
     @property
+    def carried(self) -> tuple[str, ...]:
+        """Rollout columns to read beside the canonical ones: those for breakdowns, and what tells batches apart."""
+        return (*self.carry, "step") if self.batch == "step" else self.carry
+
+    @property
     def pairs(self) -> tuple[Pair, ...]:
         """Policy pairs that are measured; trainer over inference always is."""
         used = {Pair.TRAINER_INFERENCE}

@@ -68,7 +68,7 @@ def against(here: Side, there: Side) -> Figures:
     said = changes(here.report, there.report, found)
     return {
         "pairing": {"kind": paired.kind, "rollouts": paired.rollouts, "why": paired.why},
-        "verdict": {"word": there.report.verdict.word, "message": there.report.verdict.message},
+        "verdict": {**there.report.verdict.to_dict()},
         "changed": [*said],
         "figures": [*found],
     }
