@@ -8,8 +8,9 @@ import numpy as np
 
 from iscope.analysis.numbers import Array
 
-# Rollouts below which the share of a bucket says little; such a bucket is joined with the next longer one.
-_FEWEST = 20
+# Rollouts of which a share has a standard error of at most 0.05, so that it can be told from a chance that is 0.1 off;
+# a bucket with fewer is joined with the next longer one.
+_FEWEST = 100
 # Lengths that stand for all of a bucket.
 _SOME = 32
 

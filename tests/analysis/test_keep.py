@@ -35,6 +35,7 @@ FRESH = [
     ("temp07_processed", "trainer_fp32_t07"),
     ("lagged", "trainer_fp32_lag1"),
 ]
+LAG_0 = [pair for pair in FRESH if "lag1" not in pair[1]] + [("engine_fp32", "trainer_fp32")]
 REUSED = [("base", "trainer_fp32_lag1"), ("base", "trainer_fp32_lag8"), ("train_async", "trainer_fp32")]
 
 
@@ -89,13 +90,17 @@ def test_many_rollouts_stand_in_kinds(sample):
         assert row["predicted"].value == pytest.approx(expected, abs=0.01)
 
 
-def test_a_narrow_band_on_real_rollouts(sample):
+@pytest.mark.parametrize(("dump", "trainer"), LAG_0)
+def test_a_narrow_band_on_real_rollouts(dump, trainer, sample):
     """The observed shares of fresh rollouts, at every length, within 0.08."""
-    (found,) = entries(sample, "base", "trainer_fp32_lag0", NARROW)[0]
-    assert sum(row["rollouts"] for row in found["lengths"]) == 384
-    assert len(found["lengths"]) == 6
+    (found,) = entries(sample, dump, trainer, NARROW)[0]
     for row in found["lengths"]:
         assert row["predicted"].value == pytest.approx(row["observed"].value, abs=0.08), row
+
+
+def test_the_lengths_that_a_narrow_band_keeps(sample):
+    (found,) = entries(sample, "base", "trainer_fp32_lag0", NARROW)[0]
+    assert [row["rollouts"] for row in found["lengths"]] == [101, 125, 158]
     assert found["bound"] == {"low": 0.996, "high": 1.001}
     assert 1000 < found["keep_90"]["low"].value < 2000
     assert found["keep_90"]["high"].value is None
@@ -199,10 +204,10 @@ def test_signed_bounds_count_the_rollouts_they_are_in_force_for():
     assert row["observed"].value == pytest.approx(1 / 3)
 
 
-def test_buckets_hold_twenty_rollouts_each():
-    lengths = [1] * 30 + [2] * 3 + [5] * 18 + [9] * 25 + [40] * 4
+def test_buckets_hold_a_hundred_rollouts_each():
+    lengths = [1] * 150 + [2] * 15 + [5] * 90 + [9] * 125 + [40] * 20
     found = entry(dump_of([[0.01, -0.01][: length % 2 + 1] * length for length in lengths]), NARROW)
-    assert all(row["rollouts"] >= 20 for row in found["lengths"])
+    assert all(row["rollouts"] >= 100 for row in found["lengths"])
     assert sum(row["rollouts"] for row in found["lengths"]) == len(lengths)
 
 
