@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Gradients:
     positive: Array
     negative: Array
 
-    @property
+    @cached_property
     def total(self) -> Array:
         """Log of g, both signs together."""
         return np.logaddexp(self.positive, self.negative)

@@ -59,16 +59,22 @@ def interval(table: Array, statistic: Statistic) -> tuple[float, float] | None:
 def resampled(table: Array) -> Array:
     """Column sums [R, k] of R draws of B blocks with replacement.
 
-    Values are rounded to multiples of a power of two, 2^-41 of the column's largest or finer, so that every sum is
+    Values are rounded to multiples of a power of two, 2^-43 of the column's largest or finer, so that every sum is
     exact: its bits do not depend on how the product is split over threads.
     """
-    blocks = table.shape[0]
-    _, exponents = np.frexp(np.abs(table).max(axis=0))
-    shifts = _EXACT_BITS - blocks.bit_length() - exponents
-    return np.asarray(np.ldexp(draws(blocks) @ np.rint(np.ldexp(table, shifts)), -shifts))
+    return np.stack([_resampled(column.tobytes()) for column in table.T], axis=1)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
+def _resampled(column: bytes) -> Array:
+    """The same of one column, float64 [B]; many figures are over the same sums."""
+    values = np.frombuffer(column)
+    _, exponent = np.frexp(np.abs(values).max())
+    shift = _EXACT_BITS - values.size.bit_length() - exponent
+    return np.asarray(np.ldexp(draws(values.size) @ np.rint(np.ldexp(values, shift)), -shift))
+
+
+@lru_cache(maxsize=32)  # each step of a breakdown may have a number of its own; 2 MB at most each
 def draws(blocks: int) -> Array:
     """How often each replicate draws each block, float64 [R, B]; fixed for a number of blocks."""
     chosen = np.random.default_rng(SEED).integers(0, blocks, (REPLICATES, blocks))

@@ -12,8 +12,9 @@ from iscope.analysis.numbers import Array
 
 SEED = 20150801
 # Beyond these many clusters, unions of them are resampled. Unions of independent clusters are independent too; with so
-# many the spread is known to 1 / sqrt(2 * 1024), 2.2%, as well as 1,000 replicates tell it, and the cost stays linear.
-MOST_BLOCKS = 1024
+# many the spread is known to 1 / sqrt(2 * 256), 4.4%, about as well as 1,000 replicates tell an end, and what is drawn
+# fits into a core's cache.
+MOST_BLOCKS = 256
 
 
 @dataclass(frozen=True)
