@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -178,9 +179,8 @@ def test_off_policy_masking_with_advantages_per_token():
     rollouts = random_rollouts(lengths=(4, 4), advantages=(-1.0, 1.0))
     for rollout in rollouts:
         rollout["current"] = rollout["inference"] - 1
-    batch = batch_of(rollouts)
-    view = token_view(batch, None)
-    view.advantage, view.advantage_per_token = torch.tensor([-1.0, 0.5, -1, 0, 2, -1, -0.5, 1]).double(), True
+    advantage = torch.tensor([-1.0, 0.5, -1, 0, 2, -1, -0.5, 1]).double()
+    view = token_view(replace(batch_of(rollouts), advantage=advantage, advantage_per_token=True), None)
     kept = correct(view, parse("trl/none:off_policy_mask_threshold=0.5")).keep_rollout
     assert kept.tolist() == [False, True]
 

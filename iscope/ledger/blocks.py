@@ -17,6 +17,7 @@ from iscope.ledger.histogram import Counts
 from iscope.ledger.plan import Plan
 from iscope.ledger.screen import COUNTED, Screen, pairs_to_screen
 from iscope.ledger.sheet import Sheet
+from iscope.ledger.tail import BatchTail
 from iscope.recipes.model import Pair
 from iscope.replay.segments import Array, Segments
 from iscope.replay.view import TokenView
@@ -49,7 +50,7 @@ class Blocks:
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # views of unscored tokens hold what no logprob is
-def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair]) -> Blocks:
+def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair], tail: BatchTail) -> Blocks:
     """Measure the tokens of a view, block by block.
 
     Args:
@@ -57,26 +58,26 @@ def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair
         plan: the plan.
         screen: its screen.
         pairs: the pairs to measure, trainer over inference first.
+        tail: takes what may be among the largest log-ratios.
     """
-    offsets, inference = view.segments.offsets.numpy(), view.inference.numpy()
-    log_ratios = {pair: view.log_ratio(pair).numpy() for pair in pairs}
+    offsets = view.segments.offsets.numpy()
     screened = {view.resolve(pair) for pair in pairs_to_screen(plan)}
     bands = [(screen.low, screen.high) if pair in screened else COUNTED for pair in pairs]
     slices = _slices(offsets)
-    longest = max(int(offsets[rows.stop] - offsets[rows.start]) for rows in slices)
-    sheet = Sheet(4, longest)
+    sheet = Sheet(4, max(int(offsets[rows.stop] - offsets[rows.start]) for rows in slices))
     bulk = BulkBuilder(view, plan, pairs, sheet)
     counts = np.zeros((1 + len(pairs), histogram.BINS + 1), dtype=np.int64)
     sums, outside = [], []
     for rows in slices:
-        start, stop = int(offsets[rows.start]), int(offsets[rows.stop])
-        tokens, own = slice(start, stop), offsets[rows.start : rows.stop + 1] - start
-        values = [log_ratio[tokens] for log_ratio in log_ratios.values()]
-        sums.append(_sums(own, [view.trainer.numpy()[tokens], inference[tokens], *values], sheet))
-        _count(counts, inference[tokens], values)
-        inside, others = arrange(inference[tokens], own, _outside(values, bands))
+        block, start = view.block(rows), int(offsets[rows.start])
+        values = [block.log_ratio(pair).numpy() for pair in pairs]
+        inference = block.inference.numpy()
+        sums.append(_sums(block.segments, [block.trainer.numpy(), inference, *values], sheet))
+        _count(counts, inference, values)
+        tail.add(block, pairs)
+        inside, others = arrange(inference, block.segments.offsets.numpy(), _outside(values, bands))
         outside.append(others + start)
-        bulk.add(inside, tokens)
+        bulk.add(inside, block, start)
     trainer, inference_sum, *pair_sums = torch.from_numpy(np.concatenate(sums, axis=1))
     return Blocks(
         {"trainer_logprob_sum": trainer, "inference_logprob_sum": inference_sum},
@@ -87,10 +88,9 @@ def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair
     )
 
 
-def _sums(offsets: Array, columns: list[Array], sheet: Sheet) -> Array:
+def _sums(segments: Segments, columns: list[Array], sheet: Sheet) -> Array:
     """Sums of each column [P] over each rollout, [K, N]."""
-    segments = Segments(torch.from_numpy(offsets))
-    (row,) = sheet.rows(1, len(columns[0]))
+    (row,) = sheet.rows(1, segments.tokens)
     sums = np.empty((len(columns), segments.rows))
     for total, column in zip(sums, columns, strict=True):
         np.copyto(row, column)

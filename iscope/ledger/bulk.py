@@ -71,8 +71,7 @@ class BulkBuilder:
             sheet: memory to calculate in.
         """
         self._view, self._sheet = view, sheet
-        self._policy = view.policy.numpy()
-        self._log_ratios = {pair: view.log_ratio(pair).numpy() for pair in pairs}
+        self._pairs = pairs
         self._sums: dict[_Key, list[Array]] = defaultdict(list)
         self._plain: list[tuple[int, Loss]] = []
         self._others: list[tuple[int, Array, Array]] = []
@@ -85,18 +84,19 @@ class BulkBuilder:
                 size, signal = base_coefficient(view, base).abs(), signal_of(view, base)
                 self._others.append((index, size.numpy(), signal.numpy()))
 
-    def add(self, inside: Arranged, tokens: slice) -> None:
-        """Sum the tokens inside the screen of the block that is ``tokens`` of the view."""
+    def add(self, inside: Arranged, block: TokenView, start: int) -> None:
+        """Sum the tokens inside the screen of a block whose tokens begin at ``start`` of the view."""
         exact, certainty, excess, free = self._sheet.rows(4, len(inside.places))
-        _fill_certainty(certainty, inside.take(self._policy[tokens]))
+        tokens = slice(start, start + block.segments.tokens)
+        _fill_certainty(certainty, inside.take(block.policy.numpy()))
         self._append((None, "tokens"), inside.segments.lengths.numpy())
         self._append((None, "certainty"), inside.sum(certainty))
-        if self._view.advantage is not None and self._view.advantage_per_token:
-            np.multiply(certainty, np.abs(inside.take(self._view.advantage.numpy()[tokens])), out=free)
+        if block.advantage is not None and block.advantage_per_token:
+            np.multiply(certainty, np.abs(inside.take(block.advantage.numpy())), out=free)
             self._append((None, "advantage"), inside.sum(free))
         self._add_gradients(inside, tokens, None, certainty)
-        for pair, log_ratios in self._log_ratios.items():
-            log_ratio = inside.take(log_ratios[tokens])
+        for pair in self._pairs:
+            log_ratio = inside.take(block.log_ratio(pair).numpy())
             self._append((pair, "log_ratio_min"), inside.segments.reduce(np.minimum, log_ratio, np.inf))
             self._append((pair, "log_ratio_max"), inside.segments.reduce(np.maximum, log_ratio, -np.inf))
             np.copyto(exact, log_ratio)
@@ -123,7 +123,7 @@ class BulkBuilder:
         if self._view.advantage is not None:
             by_p["gradient"] = -tables[None, "advantage" if self._view.advantage_per_token else "certainty"]
         pairs: dict[Pair, Columns] = {}
-        for pair in self._log_ratios:
+        for pair in self._pairs:
             pairs[pair] = {name: _over_buckets(tables[pair, name]) for name in _SUMS}
             pairs[pair]["log_ratio_min"] = tables[pair, "log_ratio_min"].amin(0).double()
             pairs[pair]["log_ratio_max"] = tables[pair, "log_ratio_max"].amax(0).double()
@@ -131,7 +131,7 @@ class BulkBuilder:
         return Bulk(n, pairs, self._gradients(tables)), by_bucket(self._view, by_p)
 
     def _gradients(self, tables: dict[_Key, Tensor]) -> dict[tuple[int, Pair | None], Columns]:
-        weights = [None, *(pair for pair in self._log_ratios if pair in _WEIGHTING)]
+        weights = [None, *(pair for pair in self._pairs if pair in _WEIGHTING)]
         found: dict[tuple[int, Pair | None], Columns] = {}
         for pair in weights:
             total = -_over_buckets(tables[pair, "certainty"])

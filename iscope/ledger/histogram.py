@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from iscope.replay.segments import Array
 
@@ -41,8 +42,9 @@ def bin_of(log_ratio: Array) -> Bins:
 
 
 def count(bins: Bins) -> Counts:
-    """Count entries per bin."""
-    return np.bincount(bins, minlength=BINS + 1)
+    """Count entries per bin; torch's bincount lets other threads run, NumPy's does not."""
+    counts: Counts = torch.bincount(torch.from_numpy(bins), minlength=BINS + 1).numpy()
+    return counts
 
 
 def edges(index: int) -> tuple[float, float]:

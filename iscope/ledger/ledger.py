@@ -23,6 +23,9 @@ from iscope.rollouts import RolloutBatch
 # Rows are sorted by what was measured, so that sums over them do not depend on how the dump was split or ordered.
 _CONTENT = ("log_ratio_sum", "k3_sum", "excess_sq", "abs_sum")
 
+# Columns of the dump's rollouts [N], and what was measured of them [N].
+_Part = tuple[pl.DataFrame, Mapping[str, Tensor]]
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -83,8 +86,8 @@ class LedgerBuilder:
     def __init__(self, plan: Plan) -> None:
         """Start an empty ledger of a plan."""
         self.plan = plan
-        self._rows: list[pl.DataFrame] = []
-        self._trained: list[pl.DataFrame] = []
+        self._rows: list[_Part] = []
+        self._trained: list[_Part] = []
         self._histograms: dict[str, Counts] = {}
         self._unscored: dict[str, dict[str, int]] = {}
         self._rounded_positive = 0
@@ -100,10 +103,9 @@ class LedgerBuilder:
     def add(self, batch: RolloutBatch, measured: Measured) -> None:
         """Add one measured batch."""
         described = _described(batch, self.plan)
-        self._rows.append(described.hstack(_frame(measured)))
+        self._rows.append((described, _small(measured.columns)))
         if measured.trained:
-            rows = described[measured.trained_rows.numpy()]
-            self._trained.append(rows.hstack([_series(n, v) for n, v in measured.trained.items()]))
+            self._trained.append((described[measured.trained_rows.numpy()], _small(measured.trained)))
         self._histograms = _add_counts([self._histograms, measured.histograms])
         self._unscored = _add_unscored([self._unscored, measured.unscored])
         self._rounded_positive += measured.rounded_positive
@@ -113,11 +115,11 @@ class LedgerBuilder:
 
     def finish(self) -> Ledger:
         """Return the ledger of everything added; at least one batch must have been."""
-        rows = _canonical(self._rows)
+        rows = _canonical([_table(self._rows)])
         return Ledger(
             plan=self.plan,
             rows=rows,
-            trained=_canonical(self._trained) if self._trained else rows.clear(),
+            trained=_canonical([_table(self._trained)]) if self._trained else rows.clear(),
             histograms=self._histograms,
             unscored=self._unscored,
             rounded_positive=self._rounded_positive,
@@ -151,13 +153,18 @@ def _plain(series: pl.Series) -> list[pl.Series]:
     return [series.cast(pl.Float64 if series.dtype.is_float() else pl.String)]
 
 
-def _frame(measured: Measured) -> list[pl.Series]:
-    return [_series(name, values) for name, values in measured.columns.items()]
+def _table(parts: Sequence[_Part]) -> pl.DataFrame:
+    """One frame of all parts; a column at a time, since a table of a hundred columns for each batch costs more."""
+    described = pl.concat([frame for frame, _ in parts], how="diagonal_relaxed")
+    names = parts[0][1]
+    return described.hstack(
+        [pl.Series(name, torch.cat([columns[name] for _, columns in parts]).numpy()) for name in names]
+    )
 
 
-def _series(name: str, values: Tensor) -> pl.Series:
-    small = values.to(torch.int32) if values.dtype == torch.int64 else values
-    return pl.Series(name, small.numpy())
+def _small(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Counts of a rollout's tokens in half the memory."""
+    return {name: values.int() if values.dtype == torch.int64 else values for name, values in columns.items()}
 
 
 def _canonical(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

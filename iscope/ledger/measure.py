@@ -107,8 +107,7 @@ def _count(layout: Segments, flags: Tensor | None) -> Tensor:
 def _measure_view(view: TokenView, plan: Plan, tail: BatchTail) -> tuple[Columns, dict[str, Counts], Splits]:
     pairs = _measured_pairs(view, plan)
     screen = screen_of(plan)
-    blocks = measure_blocks(view, plan, screen, pairs)
-    tail.add(view, pairs)
+    blocks = measure_blocks(view, plan, screen, pairs, tail)
     columns, counts = dict(blocks.columns), dict(blocks.counts)
     for pair, total in blocks.log_ratio_sums.items():
         view.remember_log_ratio_sum(pair, total)

@@ -7,6 +7,7 @@ into the one of both dumps. The upper half of a key comes from the group, so tha
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -210,7 +211,8 @@ def _keys(measured: Measured, described: pl.DataFrame) -> Array:
     if "group_id" not in described.columns:
         return content
     groups = described["group_id"].cast(pl.String)
-    upper = groups.hash(seed=1).to_numpy() & _GROUP_BITS
+    sums = [zlib.crc32((group or "").encode(errors="surrogatepass")) for group in groups.to_list()]
+    upper = _mix(np.array(sums, dtype=np.uint64)) & _GROUP_BITS
     return np.where(groups.is_null().to_numpy(), content, upper | (content >> np.uint64(32)))
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from iscope.recipes.model import Filter, Pair
 from iscope.replay.contrast import Contrast, Shares
 from iscope.replay.cuts import Cuts
+from iscope.replay.gathered import Gathered, places_of
 from iscope.replay.segments import Segments, expm1
 from iscope.replay.usable import Usable, is_usable
 from iscope.rollouts import LOGPROBS, RolloutBatch
@@ -21,6 +21,7 @@ from iscope.rollouts import LOGPROBS, RolloutBatch
 EXPONENT_LIMIT = 350.0
 
 _ZERO = torch.zeros((), dtype=torch.float64)
+_SHARED_FROM = ("inference", "trainer", "current", "ref")  # whose value the others get where one is unusable
 _NO_PAIR = Pair.TRAINER_INFERENCE  # key of what depends on no pair
 
 Convention = Literal["scored", "neutral", "trl"]
@@ -37,13 +38,10 @@ class TokenView:
 
     Attributes:
         segments: the layout, N rollouts with P tokens.
-        trainer: float [P], nats, in the precision of the decisions.
-        inference: float [P], nats.
-        current: float [P], nats; None: on-policy, current = trainer.
-        ref: float [P], nats, or None.
-        advantage: float64 [N], or [P] where it differs per token (``advantage_per_token``), or None.
+        columns: ``trainer``, ``inference`` and, where there are any, ``current``, ``ref``, ``advantage`` per token and
+            ``unusable``.
+        row_advantage: float64 [N], where it does not differ within a rollout, or None.
         repair: what to do with log-ratios that are not finite.
-        unusable: bool [P], tokens that the ``neutral`` convention gives ratio 1; None when there are none.
         whole: where this view holds only some tokens of its rollouts, the view that holds all of them: what is decided
             per rollout is decided there.
         source: the view that this one holds tokens of; None where those come straight from a batch.
@@ -53,19 +51,49 @@ class TokenView:
     """
 
     segments: Segments
-    trainer: Tensor
-    inference: Tensor
-    current: Tensor | None = None
-    ref: Tensor | None = None
-    advantage: Tensor | None = None
-    advantage_per_token: bool = False
+    columns: Gathered
+    row_advantage: Tensor | None = None
     repair: Convention = "scored"
-    unusable: Tensor | None = None
     whole: TokenView | None = None
     source: TokenView | None = None
-    taken: Tensor | slice | None = None
+    taken: Tensor | None = None
     cuts: dict[Filter | Contrast, Cuts | Shares] = field(default_factory=dict, repr=False)
     _cache: dict[tuple[Hashable, Pair], Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def trainer(self) -> Tensor:
+        """Logprobs [P], nats, in the precision of the decisions."""
+        return self.columns["trainer"]
+
+    @property
+    def inference(self) -> Tensor:
+        """Logprobs [P], nats."""
+        return self.columns["inference"]
+
+    @property
+    def current(self) -> Tensor | None:
+        """Logprobs [P], nats; None: on-policy, current = trainer."""
+        return self.columns.get("current")
+
+    @property
+    def ref(self) -> Tensor | None:
+        """Logprobs [P], nats, or None."""
+        return self.columns.get("ref")
+
+    @property
+    def unusable(self) -> Tensor | None:
+        """Bool [P], tokens that the ``neutral`` convention gives ratio 1; None when there are none."""
+        return self.columns.get("unusable")
+
+    @property
+    def advantage_per_token(self) -> bool:
+        """Whether the advantage differs within a rollout."""
+        return "advantage" in self.columns
+
+    @property
+    def advantage(self) -> Tensor | None:
+        """The advantage, float64 [N], or [P] where it differs per token (``advantage_per_token``), or None."""
+        return self.columns.get("advantage") if self.advantage_per_token else self.row_advantage
 
     @property
     def policy(self) -> Tensor:
@@ -143,34 +171,36 @@ class TokenView:
 
     def part(self, positions: Tensor) -> TokenView:
         """Return the view of some tokens only, int64 positions in rising order; rollouts keep their statistics."""
-        return self._gather(self.segments.select(positions.numpy()), positions, whole=self)
+        return self._take(positions, whole=self)
 
     def only(self, kept: Tensor) -> TokenView:
         """Return the view of the tokens that a mask [P] keeps; what is decided per rollout is decided on them alone."""
-        return self._gather(self.segments.select(np.flatnonzero(kept.numpy())), kept, whole=None)
+        return self._take(places_of(kept), whole=None)
 
-    def _gather(self, segments: Segments, tokens: Tensor | slice, whole: TokenView | None) -> TokenView:
-        def pick(column: Tensor | None) -> Tensor | None:
-            return None if column is None else column[tokens]
-
+    def _take(self, positions: Tensor, whole: TokenView | None) -> TokenView:
         return replace(
             self,
-            segments=segments,
-            trainer=self.trainer[tokens],
-            inference=self.inference[tokens],
-            current=pick(self.current),
-            ref=pick(self.ref),
-            advantage=pick(self.advantage) if self.advantage_per_token else self.advantage,
-            unusable=pick(self.unusable),
+            segments=self.segments.select(positions.numpy()),
+            columns=self.columns.take(positions),
             whole=whole,
             source=self,
-            taken=tokens,
+            taken=positions,
             _cache={},
+        )
+
+    def block(self, rows: slice) -> TokenView:
+        """Return the view of consecutive rollouts, for what looks at each token alone: it knows no cuts."""
+        offsets = self.segments.offsets[rows.start : rows.stop + 1]
+        return TokenView(
+            Segments(offsets - offsets[0]),
+            self.columns.run(int(offsets[0]), int(offsets[-1])),
+            None if self.row_advantage is None else self.row_advantage[rows],
+            self.repair,
         )
 
     def resolve(self, pair: Pair) -> Pair:
         """The pair that stands for this one: without current logprobs the trainer's stand in for them."""
-        on_policy = self.current is None and pair is Pair.CURRENT_INFERENCE
+        on_policy = "current" not in self.columns and pair is Pair.CURRENT_INFERENCE
         return Pair.TRAINER_INFERENCE if on_policy else pair
 
     def once(self, what: Hashable, make: Callable[[], Any]) -> Any:
@@ -186,11 +216,10 @@ class TokenView:
         return found
 
     def _position(self) -> Tensor:
-        if self.source is not None:
-            every = self.source.position
-        else:
-            every = torch.arange(self.taken.numel() if isinstance(self.taken, Tensor) else self.segments.tokens)
-        return every if self.taken is None else every[self.taken]
+        if self.source is None or self.taken is None:
+            places = self.columns.places
+            return torch.arange(self.segments.tokens) if places is None else places
+        return self.source.position[self.taken]
 
     def _log_ratio(self, pair: Pair) -> Tensor:
         d = self.numerator(pair) - self.denominator(pair)
@@ -217,31 +246,20 @@ def token_view(
         repair: what becomes of log-ratios that are not finite.
         unusable: bool [P] of the batch, tokens that get ratio 1 under ``neutral``.
     """
-    segments = Segments(batch.offsets)
-    trainer, inference, current, ref = (getattr(batch, name) for name in LOGPROBS)
+    columns = {name.removesuffix("_logprobs"): getattr(batch, name) for name in LOGPROBS}
+    columns |= {"advantage": batch.advantage if batch.advantage_per_token else None}
+    present = {name: column for name, column in columns.items() if column is not None}
     if unusable is not None:
-        shared = _shared(policy for policy in (inference, trainer, current, ref) if policy is not None)
-        trainer, inference = (torch.where(unusable, shared, policy) for policy in (trainer, inference))
-        current, ref = (None if policy is None else torch.where(unusable, shared, policy) for policy in (current, ref))
-
-    # Positions once and a gather per column: several times faster than indexing each column with the flags.
-    places = None if tokens is None else np.flatnonzero(tokens.numpy())
-    positions = None if places is None else torch.from_numpy(places)
-
-    def pick(column: Tensor | None) -> Tensor | None:
-        return column if column is None or positions is None else column.index_select(0, positions)
-
+        policies = [name for name in present if name != "advantage"]
+        shared = _shared(present[name] for name in sorted(policies, key=_SHARED_FROM.index))
+        present |= {name: torch.where(unusable, shared, present[name]) for name in policies}
+        present["unusable"] = unusable
+    segments, places = Segments(batch.offsets), None if tokens is None else places_of(tokens)
     return TokenView(
-        segments=segments if places is None else segments.select(places),
-        trainer=trainer if positions is None else trainer.index_select(0, positions),
-        inference=inference if positions is None else inference.index_select(0, positions),
-        current=pick(current),
-        ref=pick(ref),
-        advantage=pick(batch.advantage) if batch.advantage_per_token else batch.advantage,
-        advantage_per_token=batch.advantage_per_token,
+        segments=segments if places is None else segments.select(places.numpy()),
+        columns=Gathered(present, places),
+        row_advantage=None if batch.advantage_per_token else batch.advantage,
         repair=repair,
-        unusable=pick(unusable),
-        taken=tokens,
     )
 
 

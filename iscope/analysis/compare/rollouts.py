@@ -16,6 +16,7 @@ from iscope.ledger.sweep.families import rollout_filters, rollout_part
 from iscope.ledger.sweep.intervals import CLASSES
 from iscope.recipes.model import BoundRecipe, Pair, WeightRule
 from iscope.replay.correction import Correction, correct
+from iscope.replay.gathered import Gathered
 from iscope.replay.segments import Segments
 from iscope.replay.view import TokenView
 
@@ -67,8 +68,10 @@ def _view(whole: Whole, settings: Sequence[BoundRecipe], precision: torch.dtype)
     np.cumsum(rows.n, out=offsets[1:])
     nothing = torch.zeros(0, dtype=precision)
     pairs = {setting.weight.pair for setting in settings} | {rule.pair for s in settings for rule in s.filters}
-    current = None if rows.resolve(Pair.CURRENT_INFERENCE) is Pair.TRAINER_INFERENCE else nothing
-    view = TokenView(Segments(torch.from_numpy(offsets)), nothing, nothing, current)
+    columns = {"trainer": nothing, "inference": nothing}
+    if rows.resolve(Pair.CURRENT_INFERENCE) is not Pair.TRAINER_INFERENCE:
+        columns["current"] = nothing
+    view = TokenView(Segments(torch.from_numpy(offsets)), Gathered(columns))
     for pair in pairs:
         if f"{rows.resolve(pair)}:log_ratio_sum" in rows:
             view.remember_log_ratio_sum(pair, torch.tensor(rows.pair("log_ratio_sum", pair)))
