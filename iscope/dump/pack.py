@@ -14,16 +14,21 @@ from iscope.rollouts import LOGPROBS, RolloutBatch
 
 # Of the asked size: smaller batches wait for their neighbours, since joining costs a copy.
 _SMALL = 0.25
+# What is measured of a rollout takes the memory of about so many tokens, however short it is.
+_ROLLOUT = 16
 _TOKENS = (*LOGPROBS, "loss_mask")
 
 
 def repack(batches: Iterable[RolloutBatch], batch_tokens: int) -> Iterator[RolloutBatch]:
-    """Yield the same rollouts in the same order, at most ``batch_tokens`` tokens a batch or else a single rollout."""
+    """Yield the same rollouts in the same order, at most ``batch_tokens`` tokens a batch or else a single rollout.
+
+    Of rollouts of fewer than 16 tokens a batch holds as many as if they had so many.
+    """
     held: list[RolloutBatch] = []
     tokens = rollouts = 0
     for batch in batches:
         for piece in _cut(batch, batch_tokens):
-            if held and max(tokens + piece.tokens, rollouts + len(piece)) > batch_tokens:
+            if held and max(tokens + piece.tokens, _ROLLOUT * (rollouts + len(piece))) > batch_tokens:
                 yield join(held)
                 held, tokens, rollouts = [], 0, 0
             if not held and piece.tokens > _SMALL * batch_tokens:

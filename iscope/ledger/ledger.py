@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
@@ -18,13 +20,18 @@ from iscope.ledger.sweep.batch import added
 from iscope.ledger.sweep.intervals import FamilySums
 from iscope.ledger.tail import TailBuilder, Tails, merge_tails
 from iscope.recipes.model import Pair
+from iscope.replay.segments import Array
 from iscope.rollouts import RolloutBatch
 
 # Rows are sorted by what was measured, so that sums over them do not depend on how the dump was split or ordered.
-_CONTENT = ("log_ratio_sum", "k3_sum", "excess_sq", "abs_sum")
+_CONTENT = [f"{Pair.TRAINER_INFERENCE}:{name}" for name in ("log_ratio_sum", "k3_sum", "excess_sq", "abs_sum")]
+_KEYS = (*_CONTENT, "trainer_logprob_sum", "scored", "tokens", *ROLLOUT_COLUMNS, "rollout_id", BATCH)
+
+_RUN = "run"
+Places = np.ndarray[Any, np.dtype[np.int64]]
 
 # Columns of the dump's rollouts [N], and what was measured of them [N].
-_Part = tuple[pl.DataFrame, Mapping[str, Tensor]]
+_Part = tuple[pl.DataFrame, dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -114,12 +121,12 @@ class LedgerBuilder:
         self._sweeps.append(measured.sweeps)
 
     def finish(self) -> Ledger:
-        """Return the ledger of everything added; at least one batch must have been."""
-        rows = _canonical([_table(self._rows)])
+        """Return the ledger of everything added, which is gone then; at least one batch must have been added."""
+        rows = _table(self._rows)
         return Ledger(
             plan=self.plan,
             rows=rows,
-            trained=_canonical([_table(self._trained)]) if self._trained else rows.clear(),
+            trained=_table(self._trained) if self._trained else rows.clear(),
             histograms=self._histograms,
             unscored=self._unscored,
             rounded_positive=self._rounded_positive,
@@ -154,12 +161,21 @@ def _plain(series: pl.Series) -> list[pl.Series]:
 
 
 def _table(parts: Sequence[_Part]) -> pl.DataFrame:
-    """One frame of all parts; a column at a time, since a table of a hundred columns for each batch costs more."""
+    """All parts as one frame in canonical order, a column at a time: each is taken out of the parts as it goes in."""
     described = pl.concat([frame for frame, _ in parts], how="diagonal_relaxed")
-    names = parts[0][1]
-    return described.hstack(
-        [pl.Series(name, torch.cat([columns[name] for _, columns in parts]).numpy()) for name in names]
-    )
+    names = list(parts[0][1])
+    keys = {name: _joined(parts, name) for name in names if name in _KEYS}
+    order = _order(described.hstack([pl.Series(name, values) for name, values in keys.items()]))
+    columns = []
+    for name in names:
+        columns.append(pl.Series(name, _joined(parts, name)[order]))
+        for _, measured in parts:
+            del measured[name]
+    return described[order].hstack(columns)
+
+
+def _joined(parts: Sequence[_Part], name: str) -> Array:
+    return np.concatenate([measured[name].numpy() for _, measured in parts])
 
 
 def _small(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -170,9 +186,23 @@ def _small(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _canonical(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Stack frames and sort the rows by content, then by id."""
     rows = pl.concat(frames, how="diagonal_relaxed")
-    measured = [f"{Pair.TRAINER_INFERENCE}:{name}" for name in _CONTENT]
-    keys = [*measured, "trainer_logprob_sum", "scored", "tokens", *ROLLOUT_COLUMNS, "rollout_id", BATCH]
-    return rows.sort([key for key in keys if key in rows.columns], nulls_last=True)
+    return rows[_order(rows)]
+
+
+def _order(rows: pl.DataFrame) -> Places:
+    """Where rows stand in the order of their keys; few share the first, a number, and only those need the others."""
+    keys = [key for key in _KEYS if key in rows.columns]
+    first = rows[keys[0]].to_numpy()
+    order: Places = np.argsort(first, kind="stable")
+    first = first[order]
+    with_last = (first[1:] == first[:-1]) | (np.isnan(first[1:]) & np.isnan(first[:-1]))
+    tied = np.flatnonzero(np.append(with_last, False) | np.append(False, with_last))
+    if tied.size:
+        run = np.cumsum(np.append(True, ~with_last))[tied]
+        others = rows.select(keys[1:])[order[tied]].with_columns(pl.Series(_RUN, run))
+        within = others.select(pl.arg_sort_by([_RUN, *keys[1:]], nulls_last=True)).to_series().to_numpy()
+        order[tied] = order[tied][within]
+    return order
 
 
 def _add_counts(parts: Sequence[Mapping[str, Counts]]) -> dict[str, Counts]:

@@ -210,10 +210,12 @@ def _keys(measured: Measured, described: pl.DataFrame) -> Array:
         content = _mix(content ^ values.view(np.uint64))
     if "group_id" not in described.columns:
         return content
-    groups = described["group_id"].cast(pl.String)
-    sums = [zlib.crc32((group or "").encode(errors="surrogatepass")) for group in groups.to_list()]
-    upper = _mix(np.array(sums, dtype=np.uint64)) & _GROUP_BITS
-    return np.where(groups.is_null().to_numpy(), content, upper | (content >> np.uint64(32)))
+    groups = described["group_id"].cast(pl.String).to_arrow().dictionary_encode()
+    sums = [zlib.crc32(group.encode()) for group in groups.dictionary.to_pylist()]
+    known = groups.indices.is_valid().to_numpy(zero_copy_only=False)
+    upper = _mix(np.array([*sums, 0], dtype=np.uint64)) & _GROUP_BITS
+    upper = upper[groups.indices.fill_null(len(sums)).to_numpy(zero_copy_only=False)]
+    return np.where(known, upper | (content >> np.uint64(32)), content)
 
 
 def _mix(bits: Array) -> Array:
