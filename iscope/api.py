@@ -13,8 +13,10 @@ from iscope.analysis.fit import check_fit, fit_plan
 from iscope.analysis.inspection import shape_of
 from iscope.analysis.levels import Levels
 from iscope.analysis.report import build_report
+from iscope.analysis.shown import with_tokens
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.dump.contents import contents_of
+from iscope.dump.lookup import Lookup
 from iscope.dump.supplied import supplied_ratios
 from iscope.dump.writer import output_path
 from iscope.engines import local
@@ -60,6 +62,7 @@ def analyze(
     fit: float | None = None,
     healthy_k3: float | None = None,
     ledger: Path | None = None,
+    include_text: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Measure the trainer/inference mismatch of a dump and replay correction recipes on it.
@@ -92,6 +95,7 @@ def analyze(
             is that of a dense model in bf16.
         ledger: a file to keep the ledger in, from which reports can be made without the dump; it is replaced if it
             exists.
+        include_text: whether the report holds the text of the worst rollouts, where the dump has it.
         progress: called with the rollouts and tokens of each batch that is done.
 
     Returns:
@@ -123,6 +127,7 @@ def analyze(
         where=where,
         from_format=from_format,
     )
+    lookup = Lookup.of(source, columns, text=include_text)
     plan, left = without_reference_terms(plan, source)
     kept = None if ledger is None else output_path(ledger, (file.path for file in source.files))
     if fit is not None:
@@ -131,7 +136,7 @@ def analyze(
     if kept is not None:
         store.save(measured, kept)
     said = [*(sentence for item in own for sentence in item.said), *left]
-    return report_of(measured, source, by, said, levels)
+    return with_tokens(report_of(measured, source, by, said, levels), measured.sample, lookup)
 
 
 def inspect(

@@ -12,9 +12,11 @@ from iscope.analysis.compare.against import against as hold_against
 from iscope.analysis.compare.build import Choice, build_comparison
 from iscope.analysis.levels import Levels
 from iscope.analysis.rows import scored_rows
+from iscope.analysis.shown import with_tokens
 from iscope.api import Path, make_plan, measure_dump, report_of, sides_of, without_reference_terms
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.dump.identity import identities
+from iscope.dump.lookup import Lookup
 from iscope.errors import UsageError
 from iscope.ledger.plan import Plan
 from iscope.ledger.sweep.scheme import scheme_of
@@ -51,6 +53,7 @@ def compare(
     strict: bool = False,
     batch: str | int = "all",
     healthy_k3: float | None = None,
+    include_text: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Replay many settings of recipes over a dump in one pass, weigh them against each other, and advise.
@@ -88,6 +91,7 @@ def compare(
         strict: make a bad row an error.
         batch: the scope of every normaliser, batch-normalised weight and sort.
         healthy_k3: k3 up to which the verdict calls this stack healthy, nats per token.
+        include_text: whether the report holds the text of the worst rollouts of the dump, not of the other one.
         progress: called with the rollouts and tokens of each batch that is done.
 
     Returns:
@@ -126,18 +130,20 @@ def compare(
         from_format=from_format,
     )
     source = opened(dump, sides=sides_of(**here, on=on))
+    lookup = Lookup.of(source, columns, text=include_text)
     plan, left = without_reference_terms(replace(plan, recipes=settings.recipes), source)
     said = [*(sentence for item in own for sentence in item.said), *left, *_skipped(settings)]
     if held:
         sides = _other_sides(here, there, on) if any(map(_given, there.values())) else None
         other = opened(_sources(against), sides=sides)
-        first, second = (_side(plan, one, by, words, levels, progress) for one, words in ((source, said), (other, ())))
+        first = _side(plan, source, by, said, levels, progress, lookup)
+        second = _side(plan, other, by, (), levels, progress)
         provenance = first.report.provenance | {"against": second.report.provenance["files"]}
         parts = first.report.parts | {"against": hold_against(first, second)}
         return replace(first.report, provenance=provenance, parts=parts)
     scheme = scheme_of(plan.recipes, settings.swept, plan.batch)
     measured = measure_dump(replace(plan, recipes=scheme.recipes, families=scheme.families), source, progress)
-    report = report_of(measured, source, by, said, levels, scheme.shown)
+    report = with_tokens(report_of(measured, source, by, said, levels, scheme.shown), measured.sample, lookup)
     return build_comparison(report, measured, scheme, settings, choice)
 
 
@@ -148,10 +154,13 @@ def _side(
     said: Sequence[str],
     levels: Levels,
     progress: Callable[[int, int], None] | None,
+    lookup: Lookup | None = None,
 ) -> Side:
-    """One of two dumps, measured."""
+    """One of two dumps, measured; with a lookup its report says which the worst tokens are."""
     measured = measure_dump(plan, source, progress)
-    return Side(report_of(measured, source, by, said, levels), scored_rows(measured), identities(source))
+    report = report_of(measured, source, by, said, levels)
+    report = report if lookup is None else with_tokens(report, measured.sample, lookup)
+    return Side(report, scored_rows(measured), identities(source))
 
 
 def _other_sides(here: Mapping[str, Any], there: Mapping[str, Any], on: str) -> Sides | None:

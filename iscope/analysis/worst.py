@@ -20,6 +20,7 @@ EITHER_SIDE = 64
 _DIGITS = 4
 _CARRIED = ("step", "group_id", "advantage", "reward", "policy_version", "trainer_version")
 _NOT_SAMPLED = "the rollout is not in the ledger's sample of whole rollouts"
+_SAME_ID = "several rollouts have this rollout_id"
 
 
 def worst(rows: Rows, tokens: Tokens) -> Figures | None:
@@ -35,8 +36,9 @@ def worst(rows: Rows, tokens: Tokens) -> Figures | None:
     """
     if not rows.tokens:
         return None
-    places = _sampled(tokens)
-    rollouts: list[Node] = [_rollout(rows, tokens, row, places) for row in _furthest(rows)]
+    furthest = _furthest(rows)
+    places = _sampled(rows, tokens, furthest)
+    rollouts: list[Node] = [_rollout(rows, tokens, row, places) for row in furthest]
     listed: list[Node] = [*_tokens(tokens)]
     return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": tokens.size}
 
@@ -47,20 +49,21 @@ def _furthest(rows: Rows) -> list[int]:
     return order.sort(["size", "row"], descending=[True, False]).head(ROLLOUTS)["row"].to_list()
 
 
-def _sampled(tokens: Tokens) -> dict[str, int]:
-    """Where each rollout of the sample is, by its id; of several with one id none, for want of knowing which."""
-    ids = tokens.frame["rollout_id"].cast(pl.String).to_list()
-    found: dict[str, int] = {}
-    for place, name in enumerate(ids):
-        found[name] = -1 if name in found else place
+def _sampled(rows: Rows, tokens: Tokens, chosen: list[int]) -> dict[str, int | str]:
+    """Where the chosen rollouts are in the sample, by their ids; of several with one id, why there is none."""
+    ids = rows.frame["rollout_id"].cast(pl.String)
+    named = ids.filter(ids.is_in(ids[chosen].unique()))
+    found: dict[str, int | str] = dict.fromkeys(named.filter(named.is_duplicated()).to_list(), _SAME_ID)
+    for place, name in enumerate(tokens.frame["rollout_id"].cast(pl.String).to_list()):
+        found.setdefault(name, place)
     return found
 
 
-def _rollout(rows: Rows, tokens: Tokens, row: int, sampled: dict[str, int]) -> Figures:
+def _rollout(rows: Rows, tokens: Tokens, row: int, sampled: dict[str, int | str]) -> Figures:
     total, scored = float(rows.log_ratio(Level.SEQUENCE)[row]), int(rows.n[row])
     ends = (float(rows.pair(f"log_ratio_{end}")[row]) for end in ("min", "max"))
     name = rows.frame["rollout_id"][row]
-    place = sampled.get(str(name), -1)
+    place = sampled.get(str(name), _NOT_SAMPLED)
     carried = {key: _carried(rows.frame[key][row]) for key in _CARRIED if key in rows}
     return {
         "rollout_id": str(name),
@@ -69,7 +72,7 @@ def _rollout(rows: Rows, tokens: Tokens, row: int, sampled: dict[str, int]) -> F
         "log_ratio_mean": figure(total / scored),
         "abs_max": figure(max(abs(end) for end in ends)),
         **{key: node for key, node in carried.items() if node is not None},
-        "strip": {"why": _NOT_SAMPLED} if place < 0 else _strip(tokens, place),
+        "strip": {"why": place} if isinstance(place, str) else _strip(tokens, place),
     }
 
 

@@ -36,6 +36,7 @@ def analyze(
     strict: opt.Strict = False,
     healthy_k3: opt.HealthyK3 = None,
     ledger: opt.LedgerFile = None,
+    include_text: opt.IncludeText = False,
     format_name: opt.Format = None,
     output_file: opt.OutputFile = output.STDOUT,
     force: opt.Force = False,
@@ -75,6 +76,7 @@ def analyze(
             fit=share,
             healthy_k3=healthy_k3,
             ledger=ledger,
+            include_text=include_text,
             progress=tick,
         )
     deliver(report, target, quiet=quiet, verbose=verbose)

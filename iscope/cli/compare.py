@@ -112,6 +112,7 @@ def compare(
     unscored: opt.UnscoredOption = "exclude",
     strict: opt.Strict = False,
     healthy_k3: opt.HealthyK3 = None,
+    include_text: opt.IncludeText = False,
     format_name: opt.Format = None,
     output_file: opt.OutputFile = output.STDOUT,
     force: opt.Force = False,
@@ -158,6 +159,7 @@ def compare(
             strict=strict,
             batch=batch,
             healthy_k3=healthy_k3,
+            include_text=include_text,
             progress=tick,
         )
     deliver(report, target, quiet=quiet, verbose=verbose)

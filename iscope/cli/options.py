@@ -183,6 +183,15 @@ LedgerFile = Annotated[
     str | None,
     typer.Option("--ledger", metavar="FILE", rich_help_panel=_OUTPUT, help="Keep the per-rollout sums in this file."),
 ]
+IncludeText = Annotated[
+    bool,
+    typer.Option(
+        "--include-text",
+        rich_help_panel=_OUTPUT,
+        help="Show the text of the worst rollouts in HTML and JSON reports, where the dump has it; without this no "
+        "report holds any.",
+    ),
+]
 Format = Annotated[
     str | None,
     typer.Option(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from iscope.dump.schema import ALIASES, AMBIGUOUS, CANONICAL, IDS, LOGPROBS_OF, PLAIN, STRICT
+from iscope.dump.schema import ALIASES, AMBIGUOUS, CANONICAL, IDS, LOGPROBS_OF, PLAIN, STRICT, TEXTS
 from iscope.errors import DataError, UsageError, did_you_mean
 from iscope.rollouts import LOGPROBS
 
@@ -22,8 +22,8 @@ def canonical_overrides(columns: Mapping[str, str] | None) -> dict[str, str]:
     """
     overrides = {_SHORT.get(name, name): source for name, source in (columns or {}).items()}
     for name in overrides:
-        if name not in CANONICAL:
-            known = [*_SHORT, *CANONICAL]
+        if name not in CANONICAL and name not in TEXTS:
+            known = [*_SHORT, *CANONICAL, *TEXTS]
             raise UsageError(f"--columns: {name!r} is not a column of a dump.{did_you_mean(name, known)}")
     return overrides
 
@@ -61,6 +61,26 @@ def resolve(
         check_type(file, column, name, schema.field(name).type)
         found[column] = name
     return found
+
+
+def text_column(file: str, schema: pa.Schema, column: str, overrides: Mapping[str, str]) -> str | None:
+    """Return which column of a file holds the text of tokens (``token_texts``) or of rollouts (``completion``).
+
+    Raises:
+        DataError: when several could, or the one that the user named does not.
+    """
+    fitting = [name for name in schema.names if _is_text(column, schema.field(name).type)]
+    if column in overrides:
+        name = overrides[column]
+        if name in schema.names and name not in fitting:
+            words = "a list of strings" if column == "token_texts" else "a string or a list of messages"
+            raise DataError(f"{file}: column {name!r} is {schema.field(name).type}, but {column} must be {words}.")
+        return name if name in fitting else None
+    found = [name for name in (column, *TEXTS[column]) if name in fitting]
+    if len(found) > 1 and found[0] != column:
+        listed = " and ".join(repr(name) for name in found)
+        raise DataError(f"{file}: columns {listed} could each be {column}; choose with --columns {column}=NAME.")
+    return found[0] if found else None
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -129,6 +149,19 @@ def _missing(file: str, names: Sequence[str], column: str, side: str | None) -> 
             f"say so with --columns {short}={plain[0]}, or pair two files with --trainer and --vllm."
         )
     return f"{missing_column(file, names, column)[:-1]}; name it with --columns {short}=NAME."
+
+
+def _is_text(column: str, kind: pa.DataType) -> bool:
+    if column == "token_texts":
+        return is_list(kind) and _is_string(kind.value_type)
+    messages = is_list(kind) and pa.types.is_struct(kind.value_type) and kind.value_type.get_field_index("content") >= 0
+    return _is_string(kind) or (messages and _is_string(kind.value_type.field("content").type))
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_string(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _problem(column: str, kind: pa.DataType) -> str | None:

@@ -87,4 +87,23 @@ STRICT = (*LOGPROBS, "loss_mask", "advantage")
 # Under this name a side carries the column it is paired on; no column of a dump is called so.
 KEY = "pairing key"
 
+# Text, read only for the rollouts that a report shows, and only where it is asked for: one string per token, or one per
+# rollout. A column counts only with strings in it: elsewhere the same names hold ids.
+TEXTS: dict[str, tuple[str, ...]] = {
+    "token_texts": ("token_strings", "token_strs", "tokens_str", "tokens_text", "decoded_tokens", "tokens"),
+    "completion": (
+        "completions",
+        "completion_text",
+        "response",  # slime, miles, ROLL
+        "responses",
+        "response_text",
+        "output",  # verl
+        "outputs",
+        "output_text",
+        "output_response",  # SkyRL
+        "generated_text",
+        "text",  # vLLM
+    ),
+}
+
 CANONICAL = (*LOGPROBS, "loss_mask", "advantage", "token_ids", *SCALARS)

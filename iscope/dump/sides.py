@@ -14,7 +14,7 @@ from iscope.dump.frames import FrameSource
 from iscope.dump.importers.named import open_named
 from iscope.dump.importers.opened import open_table as open_long
 from iscope.dump.pairing import SHARED, Pairing
-from iscope.dump.schema import LOGPROBS_OF, SIDES
+from iscope.dump.schema import LOGPROBS_OF, SIDES, TEXTS
 from iscope.dump.source import RowSource
 from iscope.dump.table import Table, open_table
 from iscope.errors import DataError, UsageError
@@ -103,5 +103,5 @@ def _open_side(
 def _check_overrides(tables: Mapping[str, Table], overrides: Mapping[str, str]) -> None:
     used = {pair for table in tables.values() for part in table.parts for pair in part.columns.items()}
     for column, name in overrides.items():
-        if name and (column, name) not in used:
+        if name and column not in TEXTS and (column, name) not in used:
             raise DataError(f"--columns {column}={name}: no file of the side it would belong to has a column {name!r}.")
