@@ -52,7 +52,7 @@ def _furthest(rows: Rows) -> list[int]:
 def _sampled(rows: Rows, tokens: Tokens, chosen: list[int]) -> dict[str, int | str]:
     """Where the chosen rollouts are in the sample, by their ids; of several with one id, why there is none."""
     ids = rows.frame["rollout_id"].cast(pl.String)
-    named = ids.filter(ids.is_in(ids[chosen].unique()))
+    named = ids.filter(ids.is_in(ids[chosen].unique().to_list()))
     found: dict[str, int | str] = dict.fromkeys(named.filter(named.is_duplicated()).to_list(), _SAME_ID)
     for place, name in enumerate(tokens.frame["rollout_id"].cast(pl.String).to_list()):
         found.setdefault(name, place)

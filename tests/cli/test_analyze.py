@@ -52,7 +52,7 @@ def test_the_report_goes_to_stdout_and_nothing_else(capfd: pytest.CaptureFixture
 def test_every_option_reaches_the_analysis(api: Api) -> None:
     words = "analyze --trainer t1 --trainer t2 --vllm v --current c --ref r --on uid --recipe none --by env --by step"
     more = "--columns trainer=x,inference=y --columns ref=z --precision float64 --unscored neutral --strict --ledger l"
-    more += " --batch 7 --healthy-k3 0.005 --from slime"
+    more += " --batch 7 --healthy-k3 0.005 --from slime --include-text"
     words_with_spaces = ["--recipe", "trl/token_mask:clip_min=0.5,clip_max=2", "--where", "step >= 10"]
     assert run([*words.split(), *words_with_spaces, *more.split()]) == 0
     assert api.calls == [
@@ -78,6 +78,7 @@ def test_every_option_reaches_the_analysis(api: Api) -> None:
                 "like": [],
                 "fit": None,
                 "healthy_k3": 0.005,
+                "include_text": True,
                 "progress": None,
             },
         )

@@ -1,17 +1,14 @@
-"""The worst rollouts and tokens: tables, and strips of tokens."""
+"""The worst rollouts and tokens as tables."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 from iscope.model import Figures, Node, Report
 from iscope.render.blocks.cells import Cell, Head, Row, Table, cell, table, word
+from iscope.render.blocks.strips import shown
 from iscope.render.nodes import at, entries, number_of
-from iscope.render.numbers import count, number, ratio
-from iscope.render.strings import clean, elide, prose
+from iscope.render.numbers import count, number
+from iscope.render.strings import clean, elide
 
-_FAR = (0.1, 0.5, 1.5)  # nats: from where on a token of a strip is a little, clearly and far off
 _ROLLOUT = (
     ("log_ratio_sum", "S, nats"),
     ("log_ratio_mean", "G, nats/token"),
@@ -26,38 +23,12 @@ _ROLLOUT = (
 )
 _TOKEN = (
     ("position", "position"),
+    ("token_id", "token id"),
+    ("text", "text"),
     ("log_ratio", "d, nats"),
     ("trainer_logprob", "trainer logprob"),
     ("inference_logprob", "inference logprob"),
 )
-
-
-@dataclass(frozen=True)
-class Token:
-    """A token of a strip: how far off it is in signs, the same as a class, and in words."""
-
-    sign: str
-    css: str
-    said: str
-
-
-@dataclass(frozen=True)
-class Strip:
-    """Tokens of one of the worst rollouts around its largest abs(d).
-
-    Attributes:
-        name: the rollout.
-        tokens: the tokens.
-        before: scored tokens of the rollout before them.
-        after: scored tokens after them.
-        why: why there are none.
-    """
-
-    name: str
-    tokens: list[Token]
-    before: int = 0
-    after: int = 0
-    why: str = ""
 
 
 def worst_tables(report: Report) -> list[Table]:
@@ -72,41 +43,20 @@ def worst_tables(report: Report) -> list[Table]:
     return [one for one in found if one.rows]
 
 
-def strips(report: Report) -> list[Strip]:
-    """Return the tokens of the worst rollouts."""
-    return [_strip(row) for row in entries(at(report.parts, "worst", "rollouts"))]
-
-
 def _table(caption: str, columns: tuple[tuple[str, str], ...], rows: list[Figures]) -> Table:
-    made = [Row(_id(row), [_carried(row.get(key)) for key, _ in columns]) for row in rows]
-    return table(caption, "rollout", [Head(head) for _, head in columns], made)
+    made = [Row(_id(row), [_carried(key, row.get(key)) for key, _ in columns]) for row in rows]
+    return table(caption, "rollout", [Head(head, words=key == "text") for key, head in columns], made)
 
 
 def _id(row: Figures) -> str:
     return elide(clean(row.get("rollout_id")), 80)
 
 
-def _carried(node: Node) -> Cell:
+def _carried(key: str, node: Node) -> Cell:
+    if key == "text" and isinstance(node, str):
+        return Cell(shown(node))
     if isinstance(node, str | bool) or node is None:
         return word(node, 40)
+    if key == "token_id":
+        return cell(node, str)
     return cell(node, count if isinstance(node, int) else number)
-
-
-def _strip(row: Figures) -> Strip:
-    strip = row.get("strip")
-    ratios, positions = at(row, "strip", "log_ratios"), at(row, "strip", "positions")
-    if not isinstance(strip, dict) or not isinstance(ratios, list) or not isinstance(positions, list):
-        return Strip(_id(row), [], why=prose(at(row, "strip", "why") or "the report has none"))
-    chosen = number_of(strip.get("at"))
-    pairs = enumerate(zip(positions, ratios, strict=False))
-    tokens = [_token(position, d, chosen=place == chosen) for place, (position, d) in pairs]
-    before, after = (int(number_of(strip.get(side)) or 0) for side in ("before", "after"))
-    return Strip(_id(row), tokens, before, after)
-
-
-def _token(position: Node, node: Node, *, chosen: bool) -> Token:
-    d = float(number_of(node) or 0.0)
-    step = sum(abs(d) >= limit for limit in _FAR)
-    css = [f"{'u' if d > 0 else 'd'}{step}"] if step else []
-    said = f"position {clean(position)}: d {d:+.3f}, ratio {ratio(math.exp(max(-700.0, min(d, 700.0))))}"
-    return Token(("+" if d > 0 else "-") * step or "·", " ".join([*css, *(["at"] if chosen else [])]), said)

@@ -15,7 +15,8 @@ from iscope.render.blocks.findings import findings
 from iscope.render.blocks.frameworks import framework_tables
 from iscope.render.blocks.mismatch import mismatch_tables
 from iscope.render.blocks.recipes import recipe_tables
-from iscope.render.blocks.worst import strips, worst_tables
+from iscope.render.blocks.strips import strips
+from iscope.render.blocks.worst import worst_tables
 from iscope.render.html.charts import FIRST, LATER, charts
 from iscope.render.html.page import render_page
 from iscope.render.strings import prose
@@ -64,7 +65,7 @@ def _context(report: Report) -> dict[str, Any]:
         "findings": findings(report),
         "mismatch": mismatch_tables(report),
         "worst": worst,
-        "strips": strips(report) if worst else [],
+        "strips": strips(report),
         "looked_at": looked_at(report),
         "breakdowns": [*breakdown_tables(report), *([parts] if (parts := parts_by_lag(report)) else [])],
         "frameworks": framework_tables(report),
