@@ -86,7 +86,7 @@ def test_what_is_off_the_scale_is_drawn_at_its_end_and_said() -> None:
     report = ordinary(recipes=[weighed("none", 1.0), weighed("trl/token_mask:clip_min=0.5,clip_max=2", 2e7)])
     chart = made(report)["trade_off"]
     assert points(chart, "recipes")["x"] == [1.0, 2.0]
-    assert f"{label(report.recipes[1])} at 2e+07" in chart.notes[0]
+    assert f"{label(report.recipes[1])} at 2.00e7" in chart.notes[0]
     assert chart.layout["xaxis"]["range"][1] > 2
 
 

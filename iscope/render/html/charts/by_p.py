@@ -43,6 +43,7 @@ def charts(report: Report) -> list[Chart]:
             frame.data,
             frame.finish(
                 barmode="group",
+                uniformtext={"mode": "show", "minsize": 9},
                 xaxis={"type": "category"},
                 yaxis={"tickformat": ".0%", "rangemode": "tozero"},
             ),

@@ -154,6 +154,7 @@ def _bound(frame: Frame, row: int, bound: Figures, recipe: RecipeReport, axis: t
         hovertemplate=f"{name}<br>{words(bound.get('rule'))} {written}{signs}<extra></extra>",
     )
     place: Json = {"xref": "paper", "x": 0, "xanchor": "left", "yref": "y2", "y": row - 0.12, "yanchor": "bottom"}
+    place |= {"bgcolor": "@card", "borderpad": 0}
     frame.say(f"{_title(recipe, bound)} {written}", size=10.5, **place)
     for end, there in zip(ends, inside, strict=True):
         if there:

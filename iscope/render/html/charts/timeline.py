@@ -75,7 +75,8 @@ def charts(report: Report) -> list[Chart]:
                     "spikethickness": 1,
                 },
                 hovermode="x unified",
-                legend={"y": 1 + 20 / (_PANEL * count)},
+                # Below, beside the one panel that it is about.
+                legend={"y": -52 / (_PANEL * count), "yanchor": "top"},
                 margin={"t": 24},
             ),
             height=_PANEL * count + 90,

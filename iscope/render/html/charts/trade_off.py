@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from iscope.model import RecipeReport, Report
 from iscope.render.blocks.own import advised_spec, own_specs
+from iscope.render.html.charts.beside import Plot, beside
 from iscope.render.html.charts.chart import COLORS, SYMBOLS, Chart, Frame, Json, plain, thinned, value, words
 from iscope.render.nodes import at, entries
+from iscope.render.numbers import number
 from iscope.render.terminal.labels import label
 
 _MOST_TEXTS = 14
@@ -16,6 +18,8 @@ _LIMIT = 2.0  # of the axis of gradient left; what lies further out is drawn at 
 _MOST_FAR = 6
 _CLOSE = 0.08
 _PATH = 3  # settings of one recipe that make a line
+_WIDE, _NARROW = (420.0, 390.0), (280.0, 390.0)  # pixels of the plot
+_Axes = tuple[tuple[float, float], tuple[float, float]]
 
 
 _STYLES: dict[str, Json] = {
@@ -39,7 +43,8 @@ class _Point:
 
     @property
     def hover(self) -> str:
-        return f"{words(label(self.recipe), 120)}<br>gradient left {self.left:.3g}<br>product left {self.product:.1%}"
+        left, product = number(self.left), f"{self.product:.1%}"
+        return f"{words(label(self.recipe), 120)}<br>gradient left {left}<br>product left {product}"
 
 
 def charts(report: Report) -> list[Chart]:
@@ -50,9 +55,10 @@ def charts(report: Report) -> list[Chart]:
         return []
     shown = [points[place] for place in thinned(len(points))]
     most = min(_LIMIT, max(1.0, *(point.left for point in points)))
+    axes = (-0.06 * most, 1.08 * most), (-0.1, 1.06)
     frame = Frame()
     _lines(frame, shown)
-    _dots(frame, report, shown)
+    _dots(frame, report, shown, axes)
     frame.vertical(1, "@zero", width=1.5)
     return [
         Chart(
@@ -63,11 +69,11 @@ def charts(report: Report) -> list[Chart]:
             "than a factor of 2. Right is more gradient, down is closer to unbiased.",
             frame.data,
             frame.finish(
-                xaxis={"title": {"text": "gradient left"}, "range": [-0.06 * most, 1.08 * most]},
+                xaxis={"title": {"text": "gradient left"}, "range": [*axes[0]]},
                 yaxis={
                     "title": {"text": "product left"},
                     "tickformat": ".0%",
-                    "range": [-0.1, 1.06],
+                    "range": [*axes[1]],
                     "zeroline": True,
                 },
                 showlegend=len(frame.data) > 1,
@@ -82,7 +88,7 @@ def charts(report: Report) -> list[Chart]:
 
 
 def _far(points: Sequence[_Point]) -> tuple[str, ...]:
-    far = [f"{plain(label(point.recipe))} at {point.left:.3g}" for point in points if point.left > _LIMIT]
+    far = [f"{plain(label(point.recipe))} at {number(point.left)}" for point in points if point.left > _LIMIT]
     more = f" and {len(far) - _MOST_FAR} more" if len(far) > _MOST_FAR else ""
     return (f"Off the scale, at its right end: {', '.join(far[:_MOST_FAR])}{more}.",) if far else ()
 
@@ -94,11 +100,7 @@ def _point(recipe: RecipeReport) -> _Point | None:
 
 def _lines(frame: Frame, points: Sequence[_Point]) -> None:
     """Join the settings of one recipe: a sweep."""
-    by_name: dict[str, list[_Point]] = {}
-    for point in points:
-        by_name.setdefault(point.recipe.name, []).append(point)
-    sweeps = {name: members for name, members in by_name.items() if len(members) >= _PATH}
-    for index, (name, members) in enumerate(sweeps.items()):
+    for index, (name, members) in enumerate(_sweeps(points).items()):
         ordered = sorted(members, key=lambda point: (point.left, point.product))
         color = COLORS[index % len(COLORS)]
         frame.add(
@@ -114,23 +116,33 @@ def _lines(frame: Frame, points: Sequence[_Point]) -> None:
         )
 
 
-def _dots(frame: Frame, report: Report, points: Sequence[_Point]) -> None:
+def _sweeps(points: Sequence[_Point]) -> dict[str, list[_Point]]:
+    by_name: dict[str, list[_Point]] = {}
+    for point in points:
+        by_name.setdefault(point.recipe.name, []).append(point)
+    return {name: members for name, members in by_name.items() if len(members) >= _PATH}
+
+
+def _dots(frame: Frame, report: Report, points: Sequence[_Point], axes: _Axes) -> None:
     own, advised = own_specs(report), advised_spec(report)
     front = {str(entry.get("spec")) for entry in entries(at(report.parts, "front"))}
-    few = points if len(points) <= _MOST_TEXTS else []
+    # The legend names the recipe of a sweep.
+    swept = _sweeps(points)
+    few = [point for point in points if point.recipe.name not in swept] if len(points) <= _MOST_TEXTS else []
     _group(frame, "front", "on the front", [point for point in points if point.recipe.spec in front])
-    _group(frame, "recipes", "recipes", few)
+    _group(frame, "recipes", "recipes", few, axes)
     _group(frame, "yours", "yours", [point for point in points if point.recipe.spec in own])
     chosen = [point for point in points if point.recipe.spec == advised]
     _group(frame, "advised", f"advised: {words(label(chosen[0].recipe))}" if chosen else "", chosen)
 
 
-def _group(frame: Frame, style: str, name: str, points: Sequence[_Point]) -> None:
+def _group(frame: Frame, style: str, name: str, points: Sequence[_Point], axes: _Axes | None = None) -> None:
     if not points:
         return
     written: Json = {}
-    if style == "recipes":
-        written = {"text": _texts(points), "textposition": _positions(points), "textfont": {"size": 10.5}}
+    if axes is not None:
+        wide, narrow = (_written(points, Plot(*axes, *size)) for size in (_WIDE, _NARROW))
+        written = {**wide, "textfont": {"size": 10.5}, "meta": {"narrow": narrow}}
     frame.add(
         type="scatter",
         mode="markers+text" if written else "markers",
@@ -143,6 +155,12 @@ def _group(frame: Frame, style: str, name: str, points: Sequence[_Point]) -> Non
         cliponaxis=False,
         **written,
     )
+
+
+def _written(points: Sequence[_Point], plot: Plot) -> Json:
+    places = [(point.x, point.product) for point in points]
+    texts, positions = beside(_texts(points), places, _positions(points), plot)
+    return {"text": texts, "textposition": positions}
 
 
 def _texts(points: Sequence[_Point]) -> list[str]:
@@ -162,7 +180,7 @@ def _close(one: _Point, other: _Point) -> bool:
 
 
 def _name(point: _Point) -> str:
-    far = f" {point.left:.1e} →" if point.left > _LIMIT else ""
+    far = f" {number(point.left)} →" if point.left > _LIMIT else ""
     return words(point.recipe.name, 28) + far
 
 

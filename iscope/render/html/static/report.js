@@ -19,9 +19,10 @@
     return node;
   };
 
+  const NARROW = 520;
   const axis = { gridcolor: "@grid", zerolinecolor: "@zero", linecolor: "@zero", tickcolor: "@zero", automargin: true };
   const dressed = (layout, width) => {
-    const narrow = width < 520;
+    const narrow = width < NARROW;
     const base = {
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
@@ -45,8 +46,9 @@
     return Promise.all(
       charts.map(({ place, spec }) => {
         const width = place.clientWidth;
+        const data = spec.data.map((trace) => (width < NARROW && trace.meta ? { ...trace, ...trace.meta.narrow } : trace));
         const layout = coloured({ ...dressed(spec.layout, width), width, height: spec.height }, style);
-        return window.Plotly.react(place, coloured(spec.data, style), layout, config);
+        return window.Plotly.react(place, coloured(data, style), layout, config);
       }),
     );
   };
