@@ -14,6 +14,8 @@ from iscope.render import renderer
 if TYPE_CHECKING:
     from iscope.model import Report
 
+TEXT_FORMATS = ("html", "json")
+
 
 def analyze(
     dump: opt.Dump = None,
@@ -49,6 +51,8 @@ def analyze(
     used = [*(dump or []), *(file for files in sides.values() for file in files)]
     kept = [ledger] if ledger else []
     target = output.target(output_file, format_name, force=force, inputs=[*used, *kept])
+    if include_text:
+        say_where_text_is(target.format, quiet=quiet)
     for file in kept:
         output.writable(file, force=force, inputs=used, option="--ledger")
     named = opt.column_map(columns or [])
@@ -80,6 +84,15 @@ def analyze(
             progress=tick,
         )
     deliver(report, target, quiet=quiet, verbose=verbose)
+
+
+def say_where_text_is(format_name: str, *, quiet: bool) -> None:
+    """Say that a format has no place for the text that was asked for, where it has none."""
+    if format_name not in TEXT_FORMATS and not quiet:
+        print(
+            f"iscope: note: {format_name} reports show no text; write HTML or JSON, as with -o report.html.",
+            file=sys.stderr,
+        )
 
 
 def check_recipes(specs: Sequence[str], likes: Sequence[str], files: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from iscope.cli import options as opt
 from iscope.cli import output
-from iscope.cli.analyze import check_recipes, deliver
+from iscope.cli.analyze import check_recipes, deliver, say_where_text_is
 from iscope.cli.progress import progress
 from iscope.errors import UsageError
 
@@ -132,6 +132,8 @@ def compare(
         raise UsageError("--against names a dump that holds both sides; give it, or --against-trainer and the like.")
     used = [*(dump or []), *(file for files in (*sides.values(), *other.values()) for file in files)]
     target = output.target(output_file, format_name, force=force, inputs=used)
+    if include_text:
+        say_where_text_is(target.format, quiet=quiet)
     named = opt.column_map(columns or [])
     check_recipes(recipe or [], like or [], recipes_file or [])
 

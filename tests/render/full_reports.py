@@ -96,6 +96,8 @@ def _parts(text: str, specs: list[str]) -> Figures:
     }
     levels = ("token", "sequence", "geometric")
     strip: Figures = {"positions": [3, 4], "log_ratios": [-2.0, 0.3], "at": 0, "before": 3, "after": 9}
+    strip |= {"token_ids": [50256, None], "texts": [text, None]}
+    bare: Figures = {**strip, "token_ids": {"why": text}, "texts": []}
     ends: Figures = {
         "log_ratio_sum": Figure(-9.5),
         "log_ratio_mean": Figure(-0.7),
@@ -139,8 +141,12 @@ def _parts(text: str, specs: list[str]) -> Figures:
             "position": [place, {**place, "low": 1, "high": 2}],
         },
         "worst": {
-            "rollouts": [{"rollout_id": text, **ends, "step": text, "group_id": text, "strip": strip}],
-            "tokens": [{"rollout_id": text, "position": 3, "log_ratio": Figure(-2.0)}],
+            "rollouts": [
+                {"rollout_id": text, **ends, "step": text, "group_id": text, "strip": strip},
+                {"rollout_id": "b", **ends, "strip": bare, "completion": {"text": text, "characters": 20_000}},
+                {"rollout_id": "c", **ends, "strip": {"why": text}, "completion": {"why": text}},
+            ],
+            "tokens": [{"rollout_id": text, "position": 3, "log_ratio": Figure(-2.0), "token_id": 7, "text": text}],
             "tokens_looked_at": 900,
         },
     }

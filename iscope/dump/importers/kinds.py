@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iscope.dump.schema import ALIASES, AMBIGUOUS, PLAIN, STRICT
+from iscope.dump.importers.scalars import text
+from iscope.dump.schema import ALIASES, AMBIGUOUS, PLAIN, STRICT, TEXTS
 from iscope.rollouts import LOGPROBS
 
 _BY_CANONICAL = {
@@ -28,12 +29,14 @@ KIND_OF = {
 }
 CANONICAL_OF = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
-_TYPES = {"mask": pa.bool_(), "ids": pa.int64(), "versions": pa.int64()}
+# Lists of strings are kept where they may be the text of tokens; one that holds something else is nothing known.
+_TEXTS = frozenset({"token_texts", *TEXTS["token_texts"]} - KIND_OF.keys())
+_TYPES = {"mask": pa.bool_(), "ids": pa.int64(), "versions": pa.int64(), "texts": pa.string()}
 
 
 def kind_of(name: str) -> str:
-    """Return what lists under this name hold: floats, mask, ids or versions; floats where the name is not known."""
-    return KIND_OF.get(name, "floats")
+    """Return what lists under this name hold: floats, mask, ids, versions or texts; floats where it is not known."""
+    return "texts" if name in _TEXTS else KIND_OF.get(name, "floats")
 
 
 def is_known(name: str) -> bool:
@@ -68,6 +71,8 @@ def tokens_of(name: str, values: Sequence[Any] | pa.Array, floats: pa.DataType) 
             return _mask(_array(values))
         if kind == "floats":
             return _floats(values, floats)
+        if kind == "texts":
+            return _strings(values)
         return _array(values, pa.int64())
     except (pa.ArrowException, OverflowError, TypeError) as error:
         raise ValueError(" ".join(str(error).split())[:160]) from None
@@ -77,6 +82,14 @@ def _array(values: Sequence[Any] | pa.Array, kind: pa.DataType | None = None) ->
     if isinstance(values, pa.Array):
         return values if kind is None else values.cast(kind)
     return pa.array(values, kind, from_pandas=False)
+
+
+def _strings(values: Sequence[Any] | pa.Array) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values.cast(pa.string())
+    if not all(value is None or isinstance(value, str) for value in values):
+        raise ValueError("something else where strings are expected")
+    return pa.array([None if value is None else text(value) for value in values], pa.string())
 
 
 def _floats(values: Sequence[Any] | pa.Array, floats: pa.DataType) -> pa.Array:

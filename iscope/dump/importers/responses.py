@@ -38,7 +38,7 @@ def rollouts(records: Iterator[tuple[str, dict[str, Any]]], path: str, say: Call
 
 
 def _columns(output: Record, response: Mapping[str, Any], outputs: int | None) -> dict[str, Any]:
-    logprobs, ids = _logprobs(output)
+    logprobs, ids, texts = _logprobs(output)
     request = response.get("request_id", response.get("id"))
     index = output.get("index")
     own = {name: value for name, value in response.items() if name not in _OWN}
@@ -49,14 +49,15 @@ def _columns(output: Record, response: Mapping[str, Any], outputs: int | None) -
     return own | {
         "inference_logprobs": logprobs,
         "token_ids": ids,
+        "token_texts": texts,
         "rollout_id": f"{named}/{index}" if several and named is not None else named,
         "group_id": own.get("group_id", request if several else None),
         "finish_reason": output.get("finish_reason"),
     }
 
 
-def _logprobs(output: Record) -> tuple[list[Any], list[Any] | None]:
-    """The sampled tokens' logprobs [T] and ids [T]; a logprob is None where the response does not hold it."""
+def _logprobs(output: Record) -> tuple[list[Any], list[Any] | None, list[str | None] | None]:
+    """The sampled tokens' logprobs [T], ids [T] and texts [T]; None where the response does not hold them."""
     found, ids = output.get("logprobs"), output.tokens("token_ids")
     if found is None:
         raise output.wrong("it has no 'logprobs'; ask the engine for them (logprobs=1 or logprobs=true).")
@@ -69,18 +70,34 @@ def _logprobs(output: Record) -> tuple[list[Any], list[Any] | None]:
     if ids is None:
         raise output.wrong("'logprobs' maps token ids, but there are no 'token_ids' to say which were sampled.")
     output.same_lengths({"token_ids": ids, "logprobs": found})
-    return [_sampled(entry, token) for entry, token in zip(found, ids, strict=True)], list(ids)
+    pairs = list(zip(found, ids, strict=True))
+    texts = _texts([_own(entry, token).get("decoded_token") for entry, token in pairs])
+    return [_sampled(entry, token) for entry, token in pairs], list(ids), texts
 
 
 def _sampled(entry: Any, token: Any) -> Any:
     """The logprob of the sampled token: the map's first entry may be a likelier token."""
     if not isinstance(entry, Mapping):
         return entry if isinstance(entry, float | int) and not isinstance(entry, bool) else None
-    own = entry.get(str(token))
-    return _number(own.get("logprob") if isinstance(own, Mapping) else own)
+    own = _own(entry, token)
+    return _number(own["logprob"] if "logprob" in own else entry.get(str(token)))
 
 
-def _openai(output: Record, found: Mapping[str, Any], ids: Any) -> tuple[list[Any], list[Any] | None]:
+def _own(entry: Any, token: Any) -> Mapping[str, Any]:
+    """What a position says of its sampled token, where that is more than a number."""
+    own = entry.get(str(token)) if isinstance(entry, Mapping) else None
+    return own if isinstance(own, Mapping) else {}
+
+
+def _texts(found: Sequence[Any]) -> list[str | None] | None:
+    """The texts of tokens; None where there is none, or they are ids."""
+    texts = [text if isinstance(text, str) and not text.startswith(_TOKEN_ID) else None for text in found]
+    return texts if any(text is not None for text in texts) else None
+
+
+def _openai(
+    output: Record, found: Mapping[str, Any], ids: Any
+) -> tuple[list[Any], list[Any] | None, list[str | None] | None]:
     content = found.get("content")
     if isinstance(content, Sequence) and not isinstance(content, str):
         entries = [entry if isinstance(entry, Mapping) else {} for entry in content]
@@ -94,10 +111,10 @@ def _openai(output: Record, found: Mapping[str, Any], ids: Any) -> tuple[list[An
         raise output.wrong("'logprobs' has neither 'content' nor 'token_logprobs'.")
     if ids is not None:
         output.same_lengths({"token_ids": ids, "logprobs": values})
-        return values, list(ids)
+        return values, list(ids), _texts(texts)
     if own and all(isinstance(token, int) for token in own):
-        return values, own
-    return values, _ids_of(texts)
+        return values, own, _texts(texts)
+    return values, _ids_of(texts), _texts(texts)
 
 
 def _ids_of(texts: Sequence[Any]) -> list[int] | None:

@@ -5,12 +5,13 @@ import hashlib
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
-from iscope.model import Report
+from iscope.model import Figure, Report
 from iscope.render.html import render
 from iscope.render.html.page import script_json
 from tests.render.full_reports import DUMPS, HOSTILE, full, real
@@ -156,6 +157,56 @@ def test_what_a_user_wrote_stands_in_the_page_as_it_is() -> None:
 @pytest.mark.usefixtures("small")
 def test_endless_strings_stay_short() -> None:
     assert len(render(full("x" * 10_000))) - len(render(full("plain"))) < 60_000
+
+
+@pytest.mark.parametrize("text", [one * 64 for one in ("<", "&", "\x00", "\U000e0001", "\"'")] + ["\u05e9\u202e" * 32])
+def test_a_page_full_of_text_stays_small(text: str) -> None:
+    report = full("x")
+    row: Any = report.parts["worst"]["rollouts"][0]  # type: ignore[index,call-overload]
+    strip = {
+        "positions": [*range(129)],
+        "log_ratios": [1.6] * 129,
+        "at": 64,
+        "token_ids": [2**62] * 129,
+        "texts": [text] * 129,
+    }
+    whole = {"completion": {"text": text * 157, "characters": 10**6}}
+    rows: list[Any] = [row | {"strip": strip} | whole for _ in range(20)]
+    worst: Any = {"rollouts": rows, "tokens": [{"rollout_id": "x", "text": text, "token_id": 5}] * 20}
+    page = render(replace(report, parts=report.parts | {"worst": worst}))
+    assert len(page.encode()) < 8_000_000
+    assert Page(page).open == []
+
+
+def strip_of(text: str) -> str:
+    return render(full(text)).partition('<div class="strip">')[2].partition("</div>")[0]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_token_of_a_strip_shows_its_text_or_else_its_id() -> None:
+    boxes = Page(strip_of(" a\nb"))
+    assert boxes.words == ["3 before …", "\u2212\u2212\u2212", "␣a\\nb", "+", "… 9 after"]
+    assert 'title="position 3: d -2.000, ratio 0.1353, id 50256, text ␣a\\nb"' in strip_of(" a\nb")
+    plain = full("x")
+    rows: Any = plain.parts["worst"]["rollouts"]  # type: ignore[index,call-overload]
+    strip = {name: node for name, node in rows[0]["strip"].items() if name != "texts"}
+    worst: Any = {"rollouts": [rows[0] | {"strip": strip}], "tokens": []}
+    page = render(replace(plain, parts=plain.parts | {"worst": worst}))
+    assert ">\u2212\u2212\u2212<bdi>50256</bdi></span>" in page
+
+
+@pytest.mark.usefixtures("small")
+def test_what_all_strips_lack_is_said_once_and_what_one_lacks_beside_it() -> None:
+    rows: list[Any] = [
+        {"rollout_id": name, "strip": {"positions": [0], "log_ratios": [0.1], "at": 0, "token_ids": {"why": why}}}
+        for name, why in (("a", "no such column"), ("b", "no such column"))
+    ]
+    scored: list[Any] = [row | {"log_ratio_sum": Figure(1.0)} for row in rows]
+    several = replace(ordinary(), parts={"worst": {"rollouts": scored, "tokens": []}})
+    assert render(several).count("No token ids: no such column.") == 1
+    scored[1]["strip"]["token_ids"] = {"why": "another"}
+    page = render(replace(ordinary(), parts={"worst": {"rollouts": scored, "tokens": []}}))
+    assert page.count("No token ids: no such column.") == page.count("No token ids: another.") == 1
 
 
 @pytest.mark.usefixtures("small")
