@@ -136,7 +136,7 @@ def analyze(
     if kept is not None:
         store.save(measured, kept)
     said = [*(sentence for item in own for sentence in item.said), *left]
-    return with_tokens(report_of(measured, source, by, said, levels), measured.sample, lookup)
+    return with_tokens(report_of(measured, source, by, said, levels), measured, lookup)
 
 
 def inspect(

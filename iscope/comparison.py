@@ -143,7 +143,7 @@ def compare(
         return replace(first.report, provenance=provenance, parts=parts)
     scheme = scheme_of(plan.recipes, settings.swept, plan.batch)
     measured = measure_dump(replace(plan, recipes=scheme.recipes, families=scheme.families), source, progress)
-    report = with_tokens(report_of(measured, source, by, said, levels, scheme.shown), measured.sample, lookup)
+    report = with_tokens(report_of(measured, source, by, said, levels, scheme.shown), measured, lookup)
     return build_comparison(report, measured, scheme, settings, choice)
 
 
@@ -159,7 +159,7 @@ def _side(
     """One of two dumps, measured; with a lookup its report says which the worst tokens are."""
     measured = measure_dump(plan, source, progress)
     report = report_of(measured, source, by, said, levels)
-    report = report if lookup is None else with_tokens(report, measured.sample, lookup)
+    report = report if lookup is None else with_tokens(report, measured, lookup)
     return Side(report, scored_rows(measured), identities(source))
 
 

@@ -71,7 +71,7 @@ def build_report(
     parts: dict[str, Figures | None] = {
         "onset": onset(rows, tokens, breakdowns.get("step", ()), recipes),
         "distributions": distributions(rows, tokens, [recipe.recipe for recipe in able]),
-        "worst": worst(rows, tokens),
+        "worst": worst(rows, tokens, Tokens.of(ledger.furthest)),
     }
     return Report(
         verdict=verdict(mismatch, coverage, findings, levels),

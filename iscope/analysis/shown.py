@@ -9,6 +9,7 @@ import polars as pl
 
 from iscope.dump.found import Found
 from iscope.dump.lookup import Lookup
+from iscope.ledger.ledger import Ledger
 from iscope.ledger.sample import Sample
 from iscope.model import Figures, Node, Report
 from iscope.model.shown import Completion, StripTokens
@@ -34,7 +35,7 @@ class Place:
         return [self.first + position for position in positions]
 
 
-def with_tokens(report: Report, sample: Sample, lookup: Lookup) -> Report:
+def with_tokens(report: Report, ledger: Ledger, lookup: Lookup) -> Report:
     """Return a report whose worst rollouts and tokens say which tokens they are.
 
     A strip gets ``token_ids`` and ``texts``, a token ``token_id`` and ``text``. A rollout without texts of tokens gets
@@ -42,7 +43,7 @@ def with_tokens(report: Report, sample: Sample, lookup: Lookup) -> Report:
 
     Args:
         report: the report of a dump.
-        sample: the ledger's sample, from which its strips are.
+        ledger: what it was made from.
         lookup: where the dump keeps token ids and text.
     """
     worst = report.parts.get("worst")
@@ -50,7 +51,7 @@ def with_tokens(report: Report, sample: Sample, lookup: Lookup) -> Report:
         return report
     rollouts, tokens = (_entries(worst[name]) for name in ("rollouts", "tokens"))
     ids = [str(row["rollout_id"]) for row in (*rollouts, *tokens)]
-    found, places = lookup.find(ids), _places(sample, ids)
+    found, places = lookup.find(ids), _places(ledger.sample, ids) | _places(ledger.furthest, ids)
     text = lookup.text
     listed: list[Node] = [_rollout(row, found[name], places.get(name), text=text) for row, name in _named(rollouts)]
     single: list[Node] = [_token(row, found[name], places.get(name)) for row, name in _named(tokens)]

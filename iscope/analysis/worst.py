@@ -12,33 +12,35 @@ from iscope.analysis.breakdown import plain
 from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.numbers import Array, figure
 from iscope.analysis.rows import Rows
+from iscope.ledger.furthest import ROLLOUTS
 from iscope.model import Figures, Node
 from iscope.recipes.model import Level
 
-ROLLOUTS, TOKENS = 20, 20
+TOKENS = 20
 EITHER_SIDE = 64
 _DIGITS = 4
 _CARRIED = ("step", "group_id", "advantage", "reward", "policy_version", "trainer_version")
-_NOT_SAMPLED = "the rollout is not in the ledger's sample of whole rollouts"
+_NOT_HELD = "the ledger does not have its tokens"
 _SAME_ID = "several rollouts have this rollout_id"
 
 
-def worst(rows: Rows, tokens: Tokens) -> Figures | None:
+def worst(rows: Rows, tokens: Tokens, furthest: Tokens) -> Figures | None:
     """Return the rollouts with the largest abs(S) and the tokens with the largest abs(d); None without a scored token.
 
     Of each rollout: S (``log_ratio_sum``), G (``log_ratio_mean``) and max abs(d), nats, trainer over inference, its
     scored tokens, what the dump says of it, and a ``strip`` of d around its largest abs(d), up to 64 scored tokens on
-    either side, if the ledger's sample has its tokens. The tokens are those of the sample.
+    either side. The tokens are those of the sample.
 
     Args:
         rows: the rollouts.
         tokens: the sample.
+        furthest: the tokens of the rollouts with the largest abs(S).
     """
     if not rows.tokens:
         return None
-    furthest = _furthest(rows)
-    places = _sampled(rows, tokens, furthest)
-    rollouts: list[Node] = [_rollout(rows, tokens, row, places) for row in furthest]
+    chosen = _furthest(rows)
+    places = _held(rows, furthest, chosen)
+    rollouts: list[Node] = [_rollout(rows, furthest, row, places) for row in chosen]
     listed: list[Node] = [*_tokens(tokens)]
     return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": tokens.size}
 
@@ -49,8 +51,8 @@ def _furthest(rows: Rows) -> list[int]:
     return order.sort(["size", "row"], descending=[True, False]).head(ROLLOUTS)["row"].to_list()
 
 
-def _sampled(rows: Rows, tokens: Tokens, chosen: list[int]) -> dict[str, int | str]:
-    """Where the chosen rollouts are in the sample, by their ids; of several with one id, why there is none."""
+def _held(rows: Rows, tokens: Tokens, chosen: list[int]) -> dict[str, int | str]:
+    """Where the tokens of the chosen rollouts are, by their ids; of several with one id, why there is none."""
     ids = rows.frame["rollout_id"].cast(pl.String)
     named = ids.filter(ids.is_in(ids[chosen].unique().to_list()))
     found: dict[str, int | str] = dict.fromkeys(named.filter(named.is_duplicated()).to_list(), _SAME_ID)
@@ -59,11 +61,11 @@ def _sampled(rows: Rows, tokens: Tokens, chosen: list[int]) -> dict[str, int | s
     return found
 
 
-def _rollout(rows: Rows, tokens: Tokens, row: int, sampled: dict[str, int | str]) -> Figures:
+def _rollout(rows: Rows, tokens: Tokens, row: int, held: dict[str, int | str]) -> Figures:
     total, scored = float(rows.log_ratio(Level.SEQUENCE)[row]), int(rows.n[row])
     ends = (float(rows.pair(f"log_ratio_{end}")[row]) for end in ("min", "max"))
     name = rows.frame["rollout_id"][row]
-    place = sampled.get(str(name), _NOT_SAMPLED)
+    place = held.get(str(name), _NOT_HELD)
     carried = {key: _carried(rows.frame[key][row]) for key in _CARRIED if key in rows}
     return {
         "rollout_id": str(name),

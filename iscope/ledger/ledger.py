@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from iscope.errors import UsageError
+from iscope.ledger.furthest import FurthestBuilder, furthest
 from iscope.ledger.histogram import Counts
 from iscope.ledger.measure import Measured
 from iscope.ledger.plan import BATCH, ROLLOUT_COLUMNS, Plan
@@ -49,6 +50,7 @@ class Ledger:
         tails: the largest token log-ratios by pair, in rising order, nats.
         sample: some whole rollouts with their tokens, for the findings.
         sweeps: sums of the plan's families of settings.
+        furthest: the rollouts whose log-ratios sum up furthest from 0, with their tokens.
     """
 
     plan: Plan
@@ -60,6 +62,7 @@ class Ledger:
     tails: Tails = field(default_factory=dict)
     sample: Sample = field(default_factory=Sample.empty)
     sweeps: tuple[FamilySums | None, ...] = ()
+    furthest: Sample = field(default_factory=Sample.empty)
 
     def merge(self, other: Ledger) -> Ledger:
         """Put two ledgers of one plan together.
@@ -84,6 +87,7 @@ class Ledger:
             tails=merge_tails([self.tails, other.tails]),
             sample=self.sample.merge(other.sample),
             sweeps=added([self.sweeps, other.sweeps]),
+            furthest=furthest([self.furthest, other.furthest]),
         )
 
 
@@ -101,6 +105,7 @@ class LedgerBuilder:
         self._tails = TailBuilder()
         self._sample = SampleBuilder()
         self._sweeps: list[tuple[FamilySums | None, ...]] = []
+        self._furthest = FurthestBuilder()
 
     @property
     def floors(self) -> dict[str, float]:
@@ -119,6 +124,7 @@ class LedgerBuilder:
         self._tails.add(measured.tails)
         self._sample.add(batch, measured, described)
         self._sweeps.append(measured.sweeps)
+        self._furthest.add(batch, measured, described)
 
     def finish(self) -> Ledger:
         """Return the ledger of everything added, which is gone then; at least one batch must have been added."""
@@ -133,6 +139,7 @@ class LedgerBuilder:
             tails=self._tails.finish(),
             sample=self._sample.finish(),
             sweeps=added(self._sweeps),
+            furthest=self._furthest.finish(),
         )
 
 

@@ -153,7 +153,18 @@ def _smallest(parts: list[Sample]) -> Sample:
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     order = rollouts.select(pl.struct(_KEY, "rollout_id").arg_sort()).to_series().to_numpy().astype(np.int64)
     fit = int(np.searchsorted(np.cumsum(lengths[order]), TOKENS, side="right"))
-    order = order[: min(max(fit, 1), ROLLOUTS)]
+    return put_together(parts, rollouts, order[: min(max(fit, 1), ROLLOUTS)])
+
+
+def put_together(parts: list[Sample], rollouts: pl.DataFrame, order: Array) -> Sample:
+    """Return some rollouts of several samples.
+
+    Args:
+        parts: the samples, none without rollouts.
+        rollouts: their rollout columns, one part after the other.
+        order: which rollouts, numbered through all parts, one after the other.
+    """
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     lists = {name: _arranged([part.lists[name] for part in parts], parts, order) for name in parts[0].lists}
     return Sample(rollouts[order], _offsets(lengths[order]), lists)
 
@@ -167,14 +178,25 @@ def _arranged(arrays: list[Array], parts: list[Sample], order: Array) -> Array:
 
 
 def _copy(batch: RolloutBatch, measured: Measured, described: pl.DataFrame, keys: Array, rows: Array) -> Sample:
+    settings = [_plain(batch.columns[name][rows]) for name in SETTINGS if name in batch.columns.columns]
+    sizes = pl.Series(ABS_SUM, measured.columns[_ABS_SUM].numpy()[rows])
+    frame = described[rows].with_columns(pl.Series(_KEY, keys[rows]), sizes, *settings)
+    return copied(batch, frame, rows)
+
+
+def copied(batch: RolloutBatch, rollouts: pl.DataFrame, rows: Array) -> Sample:
+    """Return some rollouts of a batch with their tokens.
+
+    Args:
+        batch: the batch.
+        rollouts: the columns of the rollouts chosen, [M].
+        rows: int64 [M], where they are in the batch.
+    """
     offsets = batch.offsets.numpy()
     columns = {name: values for name in _LISTS if (values := getattr(batch, name)) is not None}
     lists = {name: _gather(values.numpy(), offsets, rows) for name, values in columns.items()}
     lists = {name: v if name == "loss_mask" else v.astype(np.float32, copy=False) for name, v in lists.items()}
-    settings = [_plain(batch.columns[name][rows]) for name in SETTINGS if name in batch.columns.columns]
-    sizes = pl.Series(ABS_SUM, measured.columns[_ABS_SUM].numpy()[rows])
-    frame = described[rows].with_columns(pl.Series(_KEY, keys[rows]), sizes, *settings)
-    return Sample(frame, _offsets(np.diff(offsets)[rows]), lists)
+    return Sample(rollouts, _offsets(np.diff(offsets)[rows]), lists)
 
 
 def _plain(series: pl.Series) -> pl.Series:

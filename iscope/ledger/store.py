@@ -1,4 +1,4 @@
-"""A ledger as one file: a zip of Parquet tables (rows, histograms, tails, sample) and a JSON header."""
+"""A ledger as one file: a zip of Parquet tables (rows, histograms, tails, sample, furthest) and a JSON header."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def _save(ledger: Ledger, target: Path) -> None:
                 _write(archive, "histograms.parquet", _parquet(pl.DataFrame(ledger.histograms)))
                 _write(archive, "tails.parquet", _parquet(_listed(ledger.tails)))
                 _write(archive, "sample.parquet", _parquet(ledger.sample.to_frame()))
+                _write(archive, "furthest.parquet", _parquet(ledger.furthest.to_frame()))
             handle.close()
             os.replace(handle.name, target)
         except BaseException:
@@ -77,7 +78,7 @@ def load(path: str | os.PathLike[str]) -> Ledger:
             header = json.loads(archive.read("header.json"))
             frames = {
                 name: pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet")))
-                for name in ("rows", "trained", "histograms", "tails", "sample")
+                for name in ("rows", "trained", "histograms", "tails", "sample", "furthest")
             }
     except (OSError, zipfile.BadZipFile, KeyError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} cannot be read as a ledger: {error}.") from error
@@ -92,6 +93,7 @@ def load(path: str | os.PathLike[str]) -> Ledger:
         rounded_positive=header["rounded_positive"],
         tails={pair: values.to_numpy() for pair, values in zip(*frames["tails"].get_columns(), strict=True)},
         sample=Sample.from_frame(frames["sample"]),
+        furthest=Sample.from_frame(frames["furthest"]),
     )
 
 

@@ -1,0 +1,77 @@
+"""The rollouts whose log-ratios sum up furthest from 0, tokens included, to look at one by one.
+
+They are the same whatever the order of the dump, its batches and files: of rollouts with one sum, those come first that
+stand first in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from iscope.ledger.measure import Measured
+from iscope.ledger.plan import ROLLOUT_COLUMNS
+from iscope.ledger.sample import Sample, copied, put_together
+from iscope.recipes.model import Pair
+from iscope.rollouts import RolloutBatch
+
+ROLLOUTS = 20
+
+_SIZE = "abs(S)"
+_SUM = f"{Pair.TRAINER_INFERENCE}:log_ratio_sum"
+# As the ledger orders its rows.
+_CONTENT = (_SUM, *(f"{Pair.TRAINER_INFERENCE}:{name}" for name in ("k3_sum", "excess_sq", "abs_sum")))
+_KEYS = (*_CONTENT, "trainer_logprob_sum", "scored", "tokens")
+_ORDER = (*_KEYS, *ROLLOUT_COLUMNS, "rollout_id")
+
+
+class FurthestBuilder:
+    """Collects them while batches arrive, in any order; copies of a few rollouts are all that is held."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._held = Sample.empty()
+        self._least = 0.0
+
+    def add(self, batch: RolloutBatch, measured: Measured, described: pl.DataFrame) -> None:
+        """Look at one measured batch.
+
+        Args:
+            batch: the rollouts [N].
+            measured: their rows of the ledger.
+            described: the columns of the rollouts that the ledger keeps, [N].
+        """
+        size = np.abs(measured.columns[_SUM].numpy())
+        size = np.where(measured.columns["scored"].numpy() > 0, size, -1.0)
+        least = np.partition(size, -ROLLOUTS)[-ROLLOUTS] if size.size > ROLLOUTS else 0.0
+        rows = np.flatnonzero(size >= max(self._least, float(least), 0.0))
+        if not rows.size:
+            return
+        found = [pl.Series(_SIZE, size[rows])]
+        found += [pl.Series(name, measured.columns[name].numpy()[rows].astype(np.float64)) for name in _KEYS]
+        frame = described[rows].hstack(found)
+        chosen = _order(frame)[:ROLLOUTS]
+        self._held = furthest([self._held, copied(batch, frame[chosen], rows[chosen])])
+        if len(self._held) == ROLLOUTS:
+            self._least = float(self._held.rollouts[_SIZE][-1])
+
+    def finish(self) -> Sample:
+        """Return those of everything seen, the furthest first."""
+        return self._held
+
+
+def furthest(parts: Sequence[Sample]) -> Sample:
+    """Return the furthest of several such samples."""
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return Sample.empty()
+    rollouts = pl.concat([part.rollouts for part in parts], how="diagonal_relaxed")
+    return put_together(parts, rollouts, _order(rollouts)[:ROLLOUTS])
+
+
+def _order(rollouts: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    by = [pl.col(_SIZE), *(pl.col(name) for name in _ORDER if name in rollouts.columns)]
+    order = rollouts.select(pl.arg_sort_by(by, descending=[True] + [False] * (len(by) - 1), nulls_last=True))
+    return order.to_series().to_numpy().astype(np.int64)
