@@ -13,12 +13,13 @@ import polars as pl
 
 from iscope.ledger.measure import Measured
 from iscope.ledger.plan import ROLLOUT_COLUMNS
-from iscope.ledger.sample import Sample, copied, put_together
+from iscope.ledger.sample import Array, Sample, copied, put_together
 from iscope.recipes.model import Pair
 from iscope.rollouts import RolloutBatch
 
 ROLLOUTS = 20
 
+_PARTS = 16  # batches whose rollouts are held before they are sorted
 _SIZE = "abs(S)"
 _SUM = f"{Pair.TRAINER_INFERENCE}:log_ratio_sum"
 # As the ledger orders its rows.
@@ -32,8 +33,8 @@ class FurthestBuilder:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._held = Sample.empty()
-        self._least = 0.0
+        self._parts: list[Sample] = []
+        self._sizes = np.zeros(0)
 
     def add(self, batch: RolloutBatch, measured: Measured, described: pl.DataFrame) -> None:
         """Look at one measured batch.
@@ -44,22 +45,28 @@ class FurthestBuilder:
             described: the columns of the rollouts that the ledger keeps, [N].
         """
         size = np.abs(measured.columns[_SUM].numpy())
-        size = np.where(measured.columns["scored"].numpy() > 0, size, -1.0)
-        least = np.partition(size, -ROLLOUTS)[-ROLLOUTS] if size.size > ROLLOUTS else 0.0
-        rows = np.flatnonzero(size >= max(self._least, float(least), 0.0))
+        size[measured.columns["scored"].numpy() == 0] = -1.0
+        self._sizes = _largest(np.concatenate([self._sizes, _largest(size)]))
+        # A size below all that are held cannot be among the largest of the dump.
+        rows = np.flatnonzero(size >= (max(0.0, self._sizes.min()) if self._sizes.size == ROLLOUTS else 0.0))
         if not rows.size:
             return
         found = [pl.Series(_SIZE, size[rows])]
         found += [pl.Series(name, measured.columns[name].numpy()[rows].astype(np.float64)) for name in _KEYS]
         frame = described[rows].hstack(found)
-        chosen = _order(frame)[:ROLLOUTS]
-        self._held = furthest([self._held, copied(batch, frame[chosen], rows[chosen])])
-        if len(self._held) == ROLLOUTS:
-            self._least = float(self._held.rollouts[_SIZE][-1])
+        chosen = np.arange(rows.size) if rows.size <= ROLLOUTS else _order(frame)[:ROLLOUTS]
+        self._parts.append(copied(batch, frame[chosen], rows[chosen]))
+        if len(self._parts) >= _PARTS:
+            self._parts = [furthest(self._parts)]
 
     def finish(self) -> Sample:
         """Return those of everything seen, the furthest first."""
-        return self._held
+        return furthest(self._parts)
+
+
+def _largest(size: Array) -> Array:
+    """The largest of some sizes, as many as are kept."""
+    return size if size.size <= ROLLOUTS else np.partition(size, -ROLLOUTS)[-ROLLOUTS:]
 
 
 def furthest(parts: Sequence[Sample]) -> Sample:
@@ -71,7 +78,7 @@ def furthest(parts: Sequence[Sample]) -> Sample:
     return put_together(parts, rollouts, _order(rollouts)[:ROLLOUTS])
 
 
-def _order(rollouts: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _order(rollouts: pl.DataFrame) -> Array:
     by = [pl.col(_SIZE), *(pl.col(name) for name in _ORDER if name in rollouts.columns)]
     order = rollouts.select(pl.arg_sort_by(by, descending=[True] + [False] * (len(by) - 1), nulls_last=True))
-    return order.to_series().to_numpy().astype(np.int64)
+    return np.asarray(order.to_series().to_numpy(), dtype=np.int64)
