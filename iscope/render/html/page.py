@@ -11,12 +11,24 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _SCRIPT_END = re.compile("</(script|style)", re.IGNORECASE)
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # Characters that could end the script, open a comment in it, or end a line of it.
 _UNSAFE = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"})
+
+
+# Long words are recipes and paths: they may be broken after these marks, rather than anywhere.
+_LONG_WORD = re.compile(r"(\S{12,})")
+_MARKS = re.compile(r"(?<=[,:=/])(?=\w)")
+
+
+def breakable(text: str) -> Markup:
+    """Return a text, escaped, that says where its long words may be broken."""
+    # The pieces between long words come first, third, ...
+    pieces = [_MARKS.split(piece) if place % 2 else [piece] for place, piece in enumerate(_LONG_WORD.split(text))]
+    return Markup("").join(Markup("<wbr>").join(map(escape, parts)) for parts in pieces)
 
 
 def script_json(value: Any) -> Markup:
@@ -41,7 +53,7 @@ def environment() -> Environment:
     """Return the templates; whatever they print is escaped."""
     loader = PackageLoader("iscope.render.html", "templates")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters["script_json"] = script_json
+    made.filters |= {"script_json": script_json, "breakable": breakable}
     return made
 
 
