@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_LETTER, _LINE, _AWAY, _DOT = 6.0, 13.0, 6.0, 5.0  # pixels of text of 10.5 pixels, and of a point
+_LETTER, _LINE, _AWAY, _DOT = 5.8, 13.0, 6.0, 5.0  # pixels of text of 10.5 pixels, and of a point
 _POSITIONS = tuple(f"{row} {side}" for side in ("right", "left", "center") for row in ("top", "bottom"))
 
 Box = tuple[float, float, float, float]

@@ -18,7 +18,7 @@ _LIMIT = 2.0  # of the axis of gradient left; what lies further out is drawn at 
 _MOST_FAR = 6
 _CLOSE = 0.08
 _PATH = 3  # settings of one recipe that make a line
-_WIDE, _NARROW = (420.0, 390.0), (280.0, 390.0)  # pixels of the plot
+_WIDE, _SMALL = (340.0, 390.0), (280.0, 390.0)  # pixels of the plot, at the least
 _Axes = tuple[tuple[float, float], tuple[float, float]]
 
 
@@ -141,8 +141,8 @@ def _group(frame: Frame, style: str, name: str, points: Sequence[_Point], axes: 
         return
     written: Json = {}
     if axes is not None:
-        wide, narrow = (_written(points, Plot(*axes, *size)) for size in (_WIDE, _NARROW))
-        written = {**wide, "textfont": {"size": 10.5}, "meta": {"narrow": narrow}}
+        wide, small = (_written(points, Plot(*axes, *size)) for size in (_WIDE, _SMALL))
+        written = {**wide, "textfont": {"size": 10.5}, "meta": {"small": small}}
     frame.add(
         type="scatter",
         mode="markers+text" if written else "markers",

@@ -19,7 +19,7 @@
     return node;
   };
 
-  const NARROW = 520;
+  const NARROW = 520, SMALL = 430;
   const axis = { gridcolor: "@grid", zerolinecolor: "@zero", linecolor: "@zero", tickcolor: "@zero", automargin: true };
   const dressed = (layout, width) => {
     const narrow = width < NARROW;
@@ -46,7 +46,7 @@
     return Promise.all(
       charts.map(({ place, spec }) => {
         const width = place.clientWidth;
-        const data = spec.data.map((trace) => (width < NARROW && trace.meta ? { ...trace, ...trace.meta.narrow } : trace));
+        const data = spec.data.map((trace) => (width < SMALL && trace.meta ? { ...trace, ...trace.meta.small } : trace));
         const layout = coloured({ ...dressed(spec.layout, width), width, height: spec.height }, style);
         return window.Plotly.react(place, coloured(data, style), layout, config);
       }),
