@@ -20,6 +20,7 @@ from iscope.dump import lookup
 from iscope.errors import DataError, UsageError
 from iscope.model import Report
 from iscope.model.shown import Completion, StripTokens
+from tests.dump.importers import layouts
 
 Rows = list[dict[str, Any]]
 NO_TEXT = "the dump has no column of text, and no tokenizer is loaded to decode token ids"
@@ -358,6 +359,23 @@ def test_imported_files_have_their_ids_and_text(tmp_path: Path) -> None:
     path = tmp_path / "dump.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     check(analyze(path, recipes=["none"], include_text=True), rows, text=True)
+
+
+@pytest.mark.parametrize("name", ["prime-rl", "nemo-rl", "slime", "miles", "verl", "trl", "skyrl"])
+def test_frameworks_files_have_their_ids(tmp_path: Path, name: str) -> None:
+    rows = layouts.rollouts()
+    report = analyze(layouts.WHOLE[name](rows, tmp_path), recipes=["none"])
+    trained = {
+        tuple(number for number, mask in zip(row.ids, row.mask, strict=True) if mask): [
+            trainer - inference
+            for trainer, inference, mask in zip(row.trainer, row.inference, row.mask, strict=True)
+            if mask
+        ]
+        for row in rows
+    }
+    assert strips(report)
+    for strip in strips(report):
+        assert strip["log_ratios"] == pytest.approx(trained[tuple(strip["token_ids"])], abs=2e-4)
 
 
 def openai(row: dict[str, Any]) -> dict[str, Any]:
