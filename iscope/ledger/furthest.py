@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from iscope.ledger.measure import Measured
-from iscope.ledger.plan import ROLLOUT_COLUMNS
+from iscope.ledger.order import KEYS, MEASURED
 from iscope.ledger.sample import Array, Sample, copied, put_together
 from iscope.recipes.model import Pair
 from iscope.rollouts import RolloutBatch
@@ -22,10 +22,6 @@ ROLLOUTS = 20
 _PARTS = 16  # batches whose rollouts are held before they are sorted
 _SIZE = "abs(S)"
 _SUM = f"{Pair.TRAINER_INFERENCE}:log_ratio_sum"
-# As the ledger orders its rows.
-_CONTENT = (_SUM, *(f"{Pair.TRAINER_INFERENCE}:{name}" for name in ("k3_sum", "excess_sq", "abs_sum")))
-_KEYS = (*_CONTENT, "trainer_logprob_sum", "scored", "tokens")
-_ORDER = (*_KEYS, *ROLLOUT_COLUMNS, "rollout_id")
 
 
 class FurthestBuilder:
@@ -52,7 +48,7 @@ class FurthestBuilder:
         if not rows.size:
             return
         found = [pl.Series(_SIZE, size[rows])]
-        found += [pl.Series(name, measured.columns[name].numpy()[rows].astype(np.float64)) for name in _KEYS]
+        found += [pl.Series(name, measured.columns[name].numpy()[rows].astype(np.float64)) for name in MEASURED]
         frame = described[rows].hstack(found)
         chosen = np.arange(rows.size) if rows.size <= ROLLOUTS else _order(frame)[:ROLLOUTS]
         self._parts.append(copied(batch, frame[chosen], rows[chosen]))
@@ -79,6 +75,6 @@ def furthest(parts: Sequence[Sample]) -> Sample:
 
 
 def _order(rollouts: pl.DataFrame) -> Array:
-    by = [pl.col(_SIZE), *(pl.col(name) for name in _ORDER if name in rollouts.columns)]
+    by = [pl.col(_SIZE), *(pl.col(name) for name in KEYS if name in rollouts.columns)]
     order = rollouts.select(pl.arg_sort_by(by, descending=[True] + [False] * (len(by) - 1), nulls_last=True))
     return np.asarray(order.to_series().to_numpy(), dtype=np.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,21 +14,14 @@ from iscope.errors import UsageError
 from iscope.ledger.furthest import FurthestBuilder, furthest
 from iscope.ledger.histogram import Counts
 from iscope.ledger.measure import Measured
+from iscope.ledger.order import KEYS, canonical_order
 from iscope.ledger.plan import BATCH, ROLLOUT_COLUMNS, Plan
 from iscope.ledger.sample import Sample, SampleBuilder
 from iscope.ledger.sweep.batch import added
 from iscope.ledger.sweep.intervals import FamilySums
 from iscope.ledger.tail import TailBuilder, Tails, merge_tails
-from iscope.recipes.model import Pair
 from iscope.replay.segments import Array
 from iscope.rollouts import RolloutBatch
-
-# Rows are sorted by what was measured, so that sums over them do not depend on how the dump was split or ordered.
-_CONTENT = [f"{Pair.TRAINER_INFERENCE}:{name}" for name in ("log_ratio_sum", "k3_sum", "excess_sq", "abs_sum")]
-_KEYS = (*_CONTENT, "trainer_logprob_sum", "scored", "tokens", *ROLLOUT_COLUMNS, "rollout_id", BATCH)
-
-_RUN = "run"
-Places = np.ndarray[Any, np.dtype[np.int64]]
 
 # Columns of the dump's rollouts [N], and what was measured of them [N].
 _Part = tuple[pl.DataFrame, dict[str, Tensor]]
@@ -171,8 +163,8 @@ def _table(parts: Sequence[_Part]) -> pl.DataFrame:
     """All parts as one frame in canonical order, a column at a time: each is taken out of the parts as it goes in."""
     described = pl.concat([frame for frame, _ in parts], how="diagonal_relaxed")
     names = list(parts[0][1])
-    keys = {name: _joined(parts, name) for name in names if name in _KEYS}
-    order = _order(described.hstack([pl.Series(name, values) for name, values in keys.items()]))
+    keys = {name: _joined(parts, name) for name in names if name in KEYS}
+    order = canonical_order(described.hstack([pl.Series(name, values) for name, values in keys.items()]))
     columns = []
     for name in names:
         columns.append(pl.Series(name, _joined(parts, name)[order]))
@@ -193,23 +185,7 @@ def _small(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _canonical(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Stack frames and sort the rows by content, then by id."""
     rows = pl.concat(frames, how="diagonal_relaxed")
-    return rows[_order(rows)]
-
-
-def _order(rows: pl.DataFrame) -> Places:
-    """Where rows stand in the order of their keys; few share the first, a number, and only those need the others."""
-    keys = [key for key in _KEYS if key in rows.columns]
-    first = rows[keys[0]].to_numpy()
-    order: Places = np.argsort(first, kind="stable")
-    first = first[order]
-    with_last = (first[1:] == first[:-1]) | (np.isnan(first[1:]) & np.isnan(first[:-1]))
-    tied = np.flatnonzero(np.append(with_last, False) | np.append(False, with_last))
-    if tied.size:
-        run = np.cumsum(np.append(True, ~with_last))[tied]
-        others = rows.select(keys[1:])[order[tied]].with_columns(pl.Series(_RUN, run))
-        within = others.select(pl.arg_sort_by([_RUN, *keys[1:]], nulls_last=True)).to_series().to_numpy()
-        order[tied] = order[tied][within]
-    return order
+    return rows[canonical_order(rows)]
 
 
 def _add_counts(parts: Sequence[Mapping[str, Counts]]) -> dict[str, Counts]:

@@ -8,7 +8,9 @@ into the one of both dumps. The upper half of a key comes from the group, so tha
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,17 +19,21 @@ import pyarrow as pa
 
 from iscope.dump.schema import SETTINGS
 from iscope.ledger.measure import Measured
+from iscope.ledger.order import order_by
 from iscope.recipes.model import Pair
 from iscope.rollouts import RolloutBatch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+# Rollouts, what was measured of them, and the columns of them that the ledger keeps.
+_Batch = tuple[RolloutBatch, Measured, pl.DataFrame]
+
 TOKENS = 1_000_000
 ROLLOUTS = 2**17
 ABS_SUM = "abs_sum"  # sum of abs(d) over a rollout's scored tokens, nats
 
-# Memory is bounded to so many samples; the limit is lowered whenever so much of a sample has come in.
-_HELD, _LOOKED = 4.0, 0.25
+# Memory is bounded to so many samples, and to so many of batches that wait: a few at a time cost less than each alone.
+_HELD, _TOGETHER = 4.0, 4.0
 
 _LISTS = ("trainer_logprobs", "inference_logprobs", "current_logprobs", "loss_mask")
 _CONTENT = (f"{Pair.TRAINER_INFERENCE}:log_ratio_sum", "trainer_logprob_sum", "inference_logprob_sum", "tokens")
@@ -90,43 +96,56 @@ class SampleBuilder:
 
     def __init__(self) -> None:
         """Start an empty sample."""
+        self._waiting: list[_Batch] = []
         self._parts: list[Sample] = []
         self._limit = np.uint64(2**64 - 1)
-        self._held = self._since = _Size()
+        self._held = self._ahead = _Size()
 
     def add(self, batch: RolloutBatch, measured: Measured, described: pl.DataFrame) -> None:
-        """Look at one measured batch.
+        """Take one measured batch; a few are held and looked at together.
 
         Args:
             batch: the rollouts.
             measured: their rows of the ledger; their keys are made from it.
             described: the columns of the rollouts that the ledger keeps, [N].
         """
-        keys = _keys(measured, described)
-        rows = np.flatnonzero(keys <= self._limit)
-        if not rows.size:
-            return
-        part = _copy(batch, measured, described, keys, rows)
-        self._parts.append(part)
-        self._held, self._since = self._held.plus(part), self._since.plus(part)
-        if self._held.over(_HELD):
-            self._parts = [_smallest(self._parts)]
-            self._held = _Size().plus(self._parts[0])
-        if self._held.over(1.0) and self._since.over(_LOOKED):
-            self._lower()
+        self._waiting.append((batch, measured, described))
+        self._ahead = self._ahead.plus(batch)
+        if self._ahead.over(_TOGETHER):
+            self._look()
 
     def finish(self) -> Sample:
         """Return the sample of everything seen."""
+        self._look()
         return _smallest(self._parts)
 
-    def _lower(self) -> None:
-        """Let nothing in any more whose key is above all those that can still be in the sample."""
-        keys = np.concatenate([part.rollouts[_KEY].to_numpy() for part in self._parts])
-        lengths = np.concatenate([np.diff(part.offsets) for part in self._parts])
+    def _look(self) -> None:
+        """Copy what can still be in the sample of the batches that wait."""
+        found = _keys(self._waiting, self._limit)
+        self._lower([(keys, np.diff(batch.offsets.numpy())[rows]) for (batch, _, _), (rows, keys) in found])
+        for batch, (rows, keys) in found:
+            within = keys <= self._limit
+            if within.any():
+                self._parts.append(_copy(*batch, keys[within], rows[within]))
+                self._held = self._held.plus(self._parts[-1])
+        self._waiting, self._ahead = [], _Size()
+        if self._held.over(_HELD):
+            self._parts = [_smallest(self._parts)]
+            self._held = _Size().plus(self._parts[0])
+
+    def _lower(self, found: list[tuple[Array, Array]]) -> None:
+        """Let nothing in any more whose key is above all those that can still be in the sample.
+
+        Args:
+            found: keys and lengths of rollouts beside those that are held.
+        """
+        held = [(part.rollouts[_KEY].to_numpy(), np.diff(part.offsets)) for part in self._parts]
+        keys, lengths = (np.concatenate([np.zeros(0, np.uint64), *parts]) for parts in zip(*held, *found, strict=True))
         order = np.argsort(keys, kind="stable")
-        fit = min(int(np.searchsorted(np.cumsum(lengths[order]), TOKENS, side="right")), ROLLOUTS)
-        self._limit = keys[order[max(fit - 1, 0)]]
-        self._since = _Size()
+        within = np.cumsum(lengths[order]) <= TOKENS
+        fit = min(int(within.sum()), ROLLOUTS)
+        if fit < keys.size:
+            self._limit = keys[order[max(fit - 1, 0)]]
 
 
 @dataclass(frozen=True)
@@ -136,7 +155,7 @@ class _Size:
     tokens: int = 0
     rollouts: int = 0
 
-    def plus(self, part: Sample) -> _Size:
+    def plus(self, part: Sample | RolloutBatch) -> _Size:
         return _Size(self.tokens + part.tokens, self.rollouts + len(part))
 
     def over(self, samples: float) -> bool:
@@ -151,7 +170,7 @@ def _smallest(parts: list[Sample]) -> Sample:
         return Sample.empty()
     rollouts = pl.concat([part.rollouts for part in parts], how="diagonal_relaxed")
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
-    order = rollouts.select(pl.struct(_KEY, "rollout_id").arg_sort()).to_series().to_numpy().astype(np.int64)
+    order = order_by(rollouts, [_KEY, "rollout_id"])
     fit = int(np.searchsorted(np.cumsum(lengths[order]), TOKENS, side="right"))
     return put_together(parts, rollouts, order[: min(max(fit, 1), ROLLOUTS)])
 
@@ -180,7 +199,8 @@ def _arranged(arrays: list[Array], parts: list[Sample], order: Array) -> Array:
 def _copy(batch: RolloutBatch, measured: Measured, described: pl.DataFrame, keys: Array, rows: Array) -> Sample:
     settings = [_plain(batch.columns[name][rows]) for name in SETTINGS if name in batch.columns.columns]
     sizes = pl.Series(ABS_SUM, measured.columns[_ABS_SUM].numpy()[rows])
-    frame = described[rows].with_columns(pl.Series(_KEY, keys[rows]), sizes, *settings)
+    chosen = described[rows]
+    frame = chosen.drop([one.name for one in settings], strict=False).hstack([pl.Series(_KEY, keys), sizes, *settings])
     return copied(batch, frame, rows)
 
 
@@ -224,20 +244,42 @@ def _gather(values: Array, offsets: Array, rows: Array) -> Array:
     return np.concatenate([values[start:stop] for start, stop in slices])
 
 
-def _keys(measured: Measured, described: pl.DataFrame) -> Array:
-    """The key of each rollout: what was measured of it, hashed, with its group in the upper half."""
-    content = np.zeros(described.height, dtype=np.uint64)
+def _keys(batches: Sequence[_Batch], limit: np.uint64) -> list[tuple[_Batch, tuple[Array, Array]]]:
+    """Return with each batch the rollouts whose keys are at most a limit, int64, and their keys.
+
+    A key is what was measured, hashed. The upper half comes from the group, where there is one: few rollouts need to be
+    looked at any further.
+    """
+    if not batches:
+        return []
+    group, grouped = _group_bits([described for _, _, described in batches])
+    rows = np.flatnonzero((group <= limit) | ~grouped)
+    content = np.zeros(rows.size, dtype=np.uint64)
     for name in _CONTENT:
-        values = measured.columns[name].numpy().astype(np.float64) + 0.0  # -0 becomes 0
+        columns = [measured.columns[name].numpy().astype(np.float64) for _, measured, _ in batches]
+        values = np.concatenate(columns)[rows] + 0.0  # -0 becomes 0
         content = _mix(content ^ values.view(np.uint64))
-    if "group_id" not in described.columns:
-        return content
-    groups = described["group_id"].cast(pl.String).to_arrow().dictionary_encode()
-    sums = [zlib.crc32(group.encode()) for group in groups.dictionary.to_pylist()]
-    known = groups.indices.is_valid().to_numpy(zero_copy_only=False)
-    upper = _mix(np.array([*sums, 0], dtype=np.uint64)) & _GROUP_BITS
-    upper = upper[groups.indices.fill_null(len(sums)).to_numpy(zero_copy_only=False)]
-    return np.where(known, upper | (content >> np.uint64(32)), content)
+    keys = np.where(grouped[rows], group[rows] | (content >> np.uint64(32)), content)
+    rows, keys = rows[keys <= limit], keys[keys <= limit]
+    starts = np.cumsum([0, *(len(batch) for batch, _, _ in batches)])
+    edges = rows.searchsorted(starts).tolist()
+    found = [(rows[a:b] - start, keys[a:b]) for (a, b), start in zip(pairwise(edges), starts, strict=False)]
+    return list(zip(batches, found, strict=True))
+
+
+def _group_bits(described: Sequence[pl.DataFrame]) -> tuple[Array, Array]:
+    """The upper half of the key of each rollout's group [N], and whether it has one."""
+    ids = [
+        frame["group_id"].cast(pl.String).rechunk().to_arrow()
+        if "group_id" in frame.columns
+        else pa.nulls(frame.height, pa.large_string())
+        for frame in described
+    ]
+    coded = pa.concat_arrays(ids).dictionary_encode()
+    sums = [zlib.crc32(group.encode()) for group in coded.dictionary.to_pylist()]
+    bits = _mix(np.array([*sums, 0], dtype=np.uint64)) & _GROUP_BITS
+    known = coded.indices.is_valid().to_numpy(zero_copy_only=False)
+    return bits[coded.indices.fill_null(len(sums)).to_numpy(zero_copy_only=False)], known
 
 
 def _mix(bits: Array) -> Array:

@@ -94,14 +94,22 @@ class _Cells:
 def _cells(evidence: Evidence, chosen: Array, step: Array, lags: Array | None) -> _Cells:
     observed, expected = evidence.relative_gap
     rows = np.flatnonzero(chosen)
-    keys = [evidence.clusters[rows].astype(np.float64), step[rows]]
-    if lags is not None:
-        keys.append(lags[rows])
-    table, codes = np.unique(np.stack(keys), axis=1, return_inverse=True)
-    seen, due = (np.bincount(codes.reshape(-1), values[rows]) for values in (observed, expected))
+    columns = [evidence.clusters[rows], step[rows]] + ([] if lags is None else [lags[rows]])
+    first, codes = _together(columns)
+    seen, due = (np.bincount(codes, values[rows]) for values in (observed, expected))
     good = (seen > 0) & (due > 0)
-    lag = None if lags is None else table[2][good]
-    return _Cells(table[1][good], lag, np.log(seen[good] / due[good]), due[good])
+    of_step, *of_lag = (column[first][good] for column in columns[1:])
+    return _Cells(of_step, of_lag[0] if of_lag else None, np.log(seen[good] / due[good]), due[good])
+
+
+def _together(columns: list[Array]) -> tuple[Array, Array]:
+    """Where each combination of values [N] first stands, in rising order, and the number of each row's."""
+    code = np.zeros(columns[0].size, dtype=np.int64)
+    for column in columns:
+        values, inverse = np.unique(column, return_inverse=True)
+        code = code * values.size + inverse
+    _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    return first, number
 
 
 def _fit(cells: _Cells) -> tuple[Trend, float]:
