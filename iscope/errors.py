@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Iterable
+
+# Secrets that a library may quote in what it says of a failure.
+_SECRET_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+)
+# A user and password before the host. A password that was not percent-encoded may hold a slash; "host:8000/" is none.
+_WEB_USER = re.compile(r"(https?://)(?:[^\s/?#@]*@|(?![^\s/?#]*:\d+/)[^\s?#/]*:[^\s?#]*@)", re.IGNORECASE)
+_STORE_USER = re.compile(r"((?!https?:)\b[a-z][a-z0-9+.-]*://)(?:[^\s/?#@]*@|[^\s?#]*:[^\s?#]*@)", re.IGNORECASE)
+_QUERY = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s?#]*[?#])[^\s'\")>,;]*[=&][^\s'\")>]*", re.IGNORECASE)
 
 
 class IscopeError(Exception):
     """Base of every error iscope raises on purpose: one clear sentence, no traceback needed."""
 
     exit_code = 4
+
+    def __init__(self, message: object = "") -> None:
+        """Take the sentence; credentials of URLs in it are left out."""
+        super().__init__(redacted(str(message)))
 
 
 class UsageError(IscopeError):
@@ -28,3 +47,19 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the closest known word, or an empty string."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def redacted(text: str) -> str:
+    """Return a text without the credentials of URLs in it: users, passwords, query strings; and without the keys set.
+
+    In doubt too much is left out. The keys are those that the usual environment variables hold.
+    """
+    if "://" in text:
+        for pattern in (_WEB_USER, _STORE_USER):
+            text = pattern.sub(r"\1", text)
+        text = _QUERY.sub(r"\1...", text)
+    for name in _SECRET_VARIABLES:
+        value = os.environ.get(name, "")
+        if len(value) >= 8:
+            text = text.replace(value, "***")
+    return text

@@ -21,7 +21,7 @@ from iscope.cli.options import wants_json
 from iscope.cli.recipes import recipes
 from iscope.cli.replay import replay
 from iscope.cli.report import report
-from iscope.errors import IscopeError
+from iscope.errors import IscopeError, redacted
 from iscope.render.json import error_json
 from iscope.render.strings import prose
 
@@ -112,10 +112,10 @@ def _invoke(arguments: Sequence[str]) -> int:
 
 
 def _fail(error: BaseException, code: int, message: str | None = None, *, json: bool) -> int:
-    said = prose(message if message is not None else error)
+    said = redacted(prose(message if message is not None else error))
     print(f"iscope: error: {said}", file=sys.stderr)
     if os.environ.get("ISCOPE_TRACEBACK"):
-        traceback.print_exception(error)
+        print(redacted("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if json:
         output.write(error_json(error, code, said), output.Target(None, "json"))
     return code

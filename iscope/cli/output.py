@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from iscope.dump.files import local_output
 from iscope.errors import UsageError
 from iscope.render import check_format, format_of
 
@@ -75,6 +76,7 @@ def writable(output: str, *, force: bool, inputs: Iterable[str] = (), option: st
     Raises:
         UsageError: when the file cannot be written there.
     """
+    local_output(output, f"{option} {output}")
     path = Path(os.path.realpath(output))
     _check_writable(f"{option} {output}", path, force=force)
     if any(os.path.realpath(name) == str(path) for name in inputs):

@@ -50,9 +50,11 @@ def _rollouts(files: Sequence[str]) -> int | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from iscope.dump.files import expand
+    from iscope.dump.files import expand, is_remote
     from iscope.errors import IscopeError
 
+    if any(map(is_remote, files)):  # their footers are read once, by whoever needs them
+        return None
     try:
         paths = [path for name in files for path in expand(name)]
         return sum(pq.read_metadata(path).num_rows for path in paths) or None

@@ -1,15 +1,15 @@
-"""From what a user typed (files, folders, globs) to the files meant."""
+"""From what a user typed (files, folders, globs, URLs) to the files meant."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from iscope.errors import DataError, did_you_mean
+from iscope.dump.remote.urls import RemoteName, located, remote_url
+from iscope.dump.trees import LocalTree, Tree, is_glob
+from iscope.errors import DataError, UsageError, did_you_mean
 
 SUFFIXES = (".parquet", ".pq", ".parq")
 IMPORTED = (".jsonl", ".ndjson", ".jsonl.zst", ".jsonl.gz", ".pt", ".pth", ".pkl")
@@ -17,7 +17,6 @@ IMPORTED = (".jsonl", ".ndjson", ".jsonl.zst", ".jsonl.gz", ".pt", ".pth", ".pkl
 _EVALUATION = re.compile(r"(^|/)(val|eval)[_-][^/]*$")
 _UNFINISHED_STEP = re.compile(r"token_exports/step_\d+$")
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_GLOB = re.compile(r"[*?\[]")
 
 
 def expand(path: str | os.PathLike[str], pattern: str | None = None) -> list[str]:
@@ -25,23 +24,66 @@ def expand(path: str | os.PathLike[str], pattern: str | None = None) -> list[str
 
     Args:
         path: a file of any name, a folder (searched recursively for Parquet files, and where there are none for what
-            iscope imports) or a glob (``**`` recurses).
+            iscope imports) or a glob (``**`` recurses); on this machine, or as the URL of a remote store.
         pattern: a regular expression on the names of the files to take from a folder; None is any of those.
+
+    Returns:
+        The files; remote ones are ``RemoteName``s, which print without credentials.
 
     Raises:
         DataError: when there is nothing there.
+        UsageError: when it is a URL that iscope does not read.
     """
-    text = os.fspath(path)
-    if os.path.isdir(text):
-        return _folder(text, pattern)
-    if os.path.exists(text):
+    url = remote_url(path)
+    if url is None:
+        return _expand(LocalTree(), os.fspath(path), pattern)
+    from iscope.dump.remote.tree import RemoteTree  # here: it needs libraries that local files do not
+
+    place = located(url)
+    # What a store does not list, a web server's file above all, is known by the URL given.
+    return [
+        name if isinstance(name, RemoteName) else RemoteName(name, place.url)
+        for name in _expand(RemoteTree(place), place.shown, pattern)
+    ]
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is the URL of something that is not on this machine."""
+    return remote_url(path) is not None
+
+
+def identity(path: str) -> str:
+    """Return what two names of one file have in common."""
+    return path.url if isinstance(path, RemoteName) else os.path.realpath(path)
+
+
+def local_output(path: str | os.PathLike[str], named: str) -> None:
+    """Refuse to write anywhere but on this machine.
+
+    Args:
+        path: where something is to be written.
+        named: what errors call it.
+
+    Raises:
+        UsageError: when it is a URL.
+    """
+    if is_remote(path):
+        raise UsageError(f"{named}: iscope writes to this machine only; name a local file, and copy it there.")
+
+
+def _expand(tree: Tree, text: str, pattern: str | None) -> list[str]:
+    if tree.is_folder(text):
+        return _folder(tree, text, pattern)
+    if tree.is_file(text):
         return [text]
-    if "://" in text:
-        raise DataError(f"{text}: only local files can be read; copy the dump to this machine first.")
-    if not _GLOB.search(text):
-        raise DataError(_no_such_path(text))
-    found = sorted(glob.glob(text, recursive=True), key=_natural)
-    files = [file for name in found for file in (_folder(name, pattern, empty=True) if os.path.isdir(name) else [name])]
+    if not is_glob(text):
+        raise DataError(_no_such_path(tree, text))
+    found = sorted(tree.matches(text), key=_natural)
+    files = [
+        file
+        for name in found
+        for file in (_folder(tree, name, pattern, empty=True) if tree.is_folder(name) else [name])
+    ]
     if not files:
         raise DataError(f"{text}: no file matches this pattern.")
     return list(dict.fromkeys(files))
@@ -59,12 +101,13 @@ def hive_values(path: str) -> dict[str, str | int | None]:
     return values
 
 
-def _folder(folder: str, pattern: str | None = None, *, empty: bool = False) -> list[str]:
-    names = list(_files(folder))
+def _folder(tree: Tree, folder: str, pattern: str | None = None, *, empty: bool = False) -> list[str]:
+    names = list(tree.files(folder))
     found = [name for name in names if name.endswith(SUFFIXES)] if pattern is None else []
     if not found:
+        there = set(names)
         ours = [name for name in names if pattern is None or re.search(pattern, name)]
-        found = [name for name in ours if name.endswith((*IMPORTED, *SUFFIXES)) and _is_training(name)]
+        found = [name for name in ours if name.endswith((*IMPORTED, *SUFFIXES)) and _is_training(name, there)]
     if not found and not empty and pattern is not None:
         raise DataError(
             f"{folder}: the folder holds no finished file that is named as the format asked for names them."
@@ -77,21 +120,11 @@ def _folder(folder: str, pattern: str | None = None, *, empty: bool = False) -> 
     return sorted(found, key=_natural)
 
 
-def _files(folder: str) -> Iterator[str]:
-    for here, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not _is_hidden(name)]
-        yield from (os.path.join(here, name) for name in names if not _is_hidden(name))
-
-
-def _is_training(name: str) -> bool:
+def _is_training(name: str, there: set[str]) -> bool:
     """Whether a file is neither of an evaluation nor of a step that prime-rl is still writing (it marks whole ones)."""
     here = os.path.dirname(name)
-    unfinished = _UNFINISHED_STEP.search(here) and not os.path.exists(os.path.join(here, "STABLE"))
+    unfinished = _UNFINISHED_STEP.search(here) and os.path.join(here, "STABLE") not in there
     return not _EVALUATION.search(name) and not unfinished
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_")) and "=" not in name
 
 
 def _natural(path: str) -> list[tuple[int, int, str]]:
@@ -99,7 +132,6 @@ def _natural(path: str) -> list[tuple[int, int, str]]:
     return [(0, int(piece), piece) if piece.isdecimal() else (1, 0, piece) for piece in pieces]
 
 
-def _no_such_path(text: str) -> str:
-    parent, name = os.path.split(text)
-    siblings = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
-    return f"{text}: no such file or folder.{did_you_mean(name, siblings)}"
+def _no_such_path(tree: Tree, text: str) -> str:
+    parent, name = tree.parent(text)
+    return f"{text}: no such file or folder.{did_you_mean(name, tree.names(parent))}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iscope.dump.files import hive_values
+from iscope.dump.parquet_file import open_parquet, read_footer
 from iscope.dump.ragged import Flags
+from iscope.dump.remote.file import size_of
 from iscope.dump.source import rows_per_read
 from iscope.dump.where import Bound
 from iscope.errors import DataError
@@ -47,12 +48,13 @@ class ParquetSource:
         Raises:
             DataError: when it is no readable Parquet file.
         """
-        with readable(path), pq.ParquetFile(path) as file:
-            rows, schema = file.metadata.num_rows, file.schema_arrow.remove_metadata()
+        with readable(path):
+            footer = read_footer(path)
+            rows, schema = footer.num_rows, footer.schema.to_arrow_schema().remove_metadata()
         constants = {key: value for key, value in hive_values(path).items() if key not in schema.names}
         for key, value in constants.items():
             schema = schema.append(pa.field(key, pa.int64() if isinstance(value, int) else pa.string()))
-        return cls(path, rows, os.path.getsize(path), schema, constants)
+        return cls(path, rows, size_of(path), schema, constants)
 
     def read(
         self, columns: Mapping[str, str], anchor: str, batch_tokens: int, wanted: Flags | None = None
@@ -61,10 +63,12 @@ class ParquetSource:
         names = list(dict.fromkeys(name for name in columns.values() if name not in self.constants))
         if wanted is not None and not wanted.any():
             return
-        with readable(self.name), pq.ParquetFile(self.name, **_STREAMED) as file:
+        with readable(self.name), open_parquet(self.name, **_STREAMED) as (file, expect):
             if file.metadata.num_rows != self.rows or not set(names) <= set(file.schema_arrow.names):
                 raise DataError(f"{self.name}: the file was replaced while it was being read; run this again.")
-            for run in _runs(file.metadata, anchor, batch_tokens, wanted):
+            runs = list(_runs(file.metadata, anchor, batch_tokens, wanted))
+            expect(names, [group for run in runs for group in run.groups])
+            for run in runs:
                 first = run.first
                 rows = rows_per_read(run.tokens, run.rows, batch_tokens)
                 for batch in file.iter_batches(rows, row_groups=run.groups, columns=names, use_threads=False):
@@ -76,8 +80,8 @@ class ParquetSource:
         of_folders = [(bound, self.constants[bound.column]) for bound in bounds if bound.column in self.constants]
         if any(bound.excludes(value, value) for bound, value in of_folders):
             return np.zeros(self.rows, dtype=np.bool_)
-        with readable(self.name), pq.ParquetFile(self.name) as file:
-            metadata = file.metadata
+        with readable(self.name):
+            metadata = read_footer(self.name)
         leaves = {bound: _leaf(metadata, bound.column) for bound in bounds if bound.column not in self.constants}
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         kept = [not any(_excludes(bound, group.column(leaf)) for bound, leaf in leaves.items()) for group in groups]

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from iscope.dump.dump import PathOrFrame, Sides
+from iscope.dump.files import identity
 from iscope.dump.frames import FrameSource
 from iscope.dump.importers.named import open_named
 from iscope.dump.importers.opened import open_table as open_long
@@ -36,7 +37,7 @@ def sources_of(items: Sequence[PathOrFrame], label: str, named: str | None = Non
             found[index] = open_long(frame.table, frame.name) or frame
         elif isinstance(item, str | os.PathLike):
             for path, source in open_named(item, named, whole=label == "frame"):
-                found.setdefault(os.path.realpath(path), source)
+                found.setdefault(identity(path), source)
         else:
             raise UsageError(
                 f"A dump is a path, a polars DataFrame, a pyarrow Table or a RolloutBatch, not a {type(item).__name__}."

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from iscope.dump.files import local_output
 from iscope.errors import UsageError
 
 
@@ -25,7 +26,9 @@ def output_path(output: str | os.PathLike[str], inputs: Iterable[str] = ()) -> P
     Raises:
         UsageError: when no file can be written there.
     """
-    path, shown = Path(os.path.realpath(output)), os.fspath(output)
+    shown = os.fspath(output)
+    local_output(output, shown)
+    path = Path(os.path.realpath(output))
     if path.is_dir():
         raise UsageError(f"{shown}: this is a folder; name a file in it.")
     if path.exists() and not path.is_file():

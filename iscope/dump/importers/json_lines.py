@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from iscope.dump.remote.file import open_binary
 from iscope.errors import DataError
 
 # A line of 128k tokens and fifteen columns takes about 40 MiB; as Python objects, up to ten times that.
@@ -50,7 +51,7 @@ def records(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
     try:
-        with open(path, "rb") as plain:
+        with open_binary(path) as plain:
             magic = plain.read(4)
             plain.seek(0)
             if magic.startswith(_GZIP):

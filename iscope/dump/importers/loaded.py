@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from iscope.dump.importers.scan import scan
+from iscope.dump.remote.file import first_bytes, on_disk
 from iscope.errors import DataError
 
 _STORAGES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
@@ -49,10 +50,10 @@ def load(path: str) -> Mapping[str, Any]:
     Raises:
         DataError: when it is damaged, names anything but data, or holds no dictionary.
     """
-    with open(path, "rb") as file:
-        magic = file.read(4)
     try:
-        content = torch_content(path, path) if magic.startswith(b"PK") else _unpickled(path)
+        with on_disk(path) as file:
+            torch_file = first_bytes(file, 4).startswith(b"PK")
+            content = torch_content(file, path) if torch_file else _unpickled(file, path)
     except MemoryError:
         raise DataError(f"{path}: it claims more memory than there is.") from None
     if not isinstance(content, Mapping):
@@ -116,8 +117,8 @@ def _check_zip(file: str | BinaryIO, path: str) -> None:
         file.seek(0)
 
 
-def _unpickled(path: str) -> Any:
-    with open(path, "rb") as file:
+def _unpickled(local: str, path: str) -> Any:
+    with open(local, "rb") as file:
         if os.fstat(file.fileno()).st_size:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 scan(data, path)

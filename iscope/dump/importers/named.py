@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from iscope.dump.files import expand
+from iscope.dump.files import SUFFIXES, expand
 from iscope.dump.importers.formats import formats_named
 from iscope.dump.importers.imported import ImportedSource
 from iscope.dump.importers.opened import UnknownFormatError, open_source
+from iscope.dump.parquet_file import read_footers
 from iscope.dump.source import RowSource
+from iscope.errors import redacted
 
 _SHOWN = 3
 
@@ -30,6 +32,7 @@ def open_named(path: str | os.PathLike[str], named: str | None, *, whole: bool) 
     if len(files) == 1:
         yield files[0], open_source(files[0], named)
         return
+    read_footers([file for file in files if file.endswith(SUFFIXES)])
     found: list[tuple[str, RowSource]] = []
     passed: list[str] = []
     first: UnknownFormatError | None = None
@@ -62,9 +65,10 @@ def _with_both(found: list[tuple[str, RowSource]]) -> tuple[list[tuple[str, RowS
 def _say(path: str | os.PathLike[str], found: Sequence[tuple[str, RowSource]], passed: Sequence[str]) -> None:
     if not passed:
         return
-    names = ", ".join(os.path.relpath(file, os.path.dirname(os.fspath(path))) for file in passed[:_SHOWN])
+    shown = redacted(os.fspath(path))
+    names = ", ".join(os.path.relpath(file, os.path.dirname(shown)) for file in passed[:_SHOWN])
     more = ", ..." if len(passed) > _SHOWN else ""
-    sentence = f"{len(passed)} files of {os.fspath(path)} hold no rollouts with both policies: {names}{more}."
+    sentence = f"{len(passed)} files of {shown} hold no rollouts with both policies: {names}{more}."
     for _, source in found:
         if isinstance(source, ImportedSource):
             source.said.append(sentence)

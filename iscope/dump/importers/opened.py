@@ -8,14 +8,15 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from iscope.dump.files import SUFFIXES
+from iscope.dump.files import SUFFIXES, is_remote
 from iscope.dump.importers import json_lines, long_form
 from iscope.dump.importers.formats import Format, Rows, formats_named
 from iscope.dump.importers.imported import ImportedSource
 from iscope.dump.importers.spool import Spool
 from iscope.dump.parquet import ParquetSource, readable
+from iscope.dump.parquet_file import open_parquet
+from iscope.dump.remote.file import first_bytes, on_disk
 from iscope.dump.source import RowSource
 from iscope.errors import DataError
 
@@ -39,8 +40,9 @@ def open_source(path: str, named: str | None = None) -> RowSource:
         DataError: when the file cannot be read, or is of no format that is known.
     """
     formats = formats_named(named)
-    magic = _magic(path)
-    if magic == _PARQUET or (path.endswith(SUFFIXES) and named in (None, "parquet")) or named == "parquet":
+    by_name = named == "parquet" or (named is None and path.endswith(SUFFIXES))
+    magic = b"" if by_name and is_remote(path) else _magic(path)  # each look at a remote file takes its time
+    if by_name or magic == _PARQUET:
         return _parquet(path, formats)
     if magic == _ZIP:
         return _whole(path, [item for item in formats if item.container == "torch"], named)
@@ -65,8 +67,7 @@ def open_table(table: pa.Table, name: str) -> RowSource | None:
 
 def _magic(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read(4)
+        return first_bytes(path, 4)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from None
 
@@ -86,7 +87,7 @@ def _parquet(path: str, formats: Sequence[Format]) -> RowSource:
 
 def _rows_of(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     row = 0
-    with readable(path), pq.ParquetFile(path) as file:
+    with readable(path), open_parquet(path) as (file, _):
         for batch in file.iter_batches(256):
             for values in batch.to_pylist():
                 yield f"row {row}", values
@@ -94,13 +95,17 @@ def _rows_of(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _token_rows(path: str) -> Iterator[pa.Table]:
-    with readable(path), pq.ParquetFile(path) as file:
+    with readable(path), open_parquet(path) as (file, _):
         for batch in file.iter_batches(1 << 18, use_threads=False):
             yield pa.Table.from_batches([batch])
 
 
 def _sorted(path: str) -> pa.Table:
-    frame = pl.scan_parquet(path, hive_partitioning=False)
+    with on_disk(path) as file:
+        return _sorted_file(path, pl.scan_parquet(file, hive_partitioning=False))
+
+
+def _sorted_file(path: str, frame: pl.LazyFrame) -> pa.Table:
     names = frame.collect_schema().names()
     by = [next(name for name in long_form.IDS if name in names)]
     try:

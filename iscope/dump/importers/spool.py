@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import weakref
@@ -18,6 +17,7 @@ from iscope.dump.importers.imported import ImportedSource
 from iscope.dump.importers.kinds import element_type, is_known, is_strict, is_tokens, only_advantage, tokens_of
 from iscope.dump.importers.scalars import Scalars, text
 from iscope.dump.parquet import ParquetSource
+from iscope.dump.remote.file import size_of
 from iscope.errors import DataError, UsageError
 
 _ROWS = 1024
@@ -94,8 +94,9 @@ class Spool:
         if self._advantages and "advantage" in self._lists:
             self._scalars.append_column("advantage", pa.array(self._advantages, pa.float64()))
         tokens = None if self._writer is None else ParquetSource.open(str(self._path))
-        size = os.path.getsize(self._file) if os.path.isfile(self._file) else 0
-        source = ImportedSource(self._file, self._rows, size, tokens, self._scalars.table(), framework, list(said))
+        source = ImportedSource(
+            self._file, self._rows, size_of(self._file), tokens, self._scalars.table(), framework, list(said)
+        )
         self._forget.detach()
         weakref.finalize(source, shutil.rmtree, self._folder, ignore_errors=True)
         return source
