@@ -16,9 +16,9 @@ _SECRET_VARIABLES = (
     "HUGGING_FACE_HUB_TOKEN",
 )
 # A user and password before the host. A password that was not percent-encoded may hold a slash; "host:8000/" is none.
-_WEB_USER = re.compile(r"(https?://)(?:[^\s/?#@]*@|(?![^\s/?#]*:\d+/)[^\s?#/]*:[^\s?#]*@)", re.IGNORECASE)
+_WEB_USER = re.compile(r"(https?://)(?:[^\s/?#@]*@|(?![^\s/?#]*:\d{1,5}/)[^\s?#/]*:[^\s?#]*@)", re.IGNORECASE)
 _STORE_USER = re.compile(r"((?!https?:)\b[a-z][a-z0-9+.-]*://)(?:[^\s/?#@]*@|[^\s?#]*:[^\s?#]*@)", re.IGNORECASE)
-_QUERY = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s?#]*[?#])[^\s'\")>,;]*[=&][^\s'\")>]*", re.IGNORECASE)
+_QUERY = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s?#]*[?#])\S*[=&](?:\S*[^\s'\")>,;:.])?", re.IGNORECASE)
 
 
 class IscopeError(Exception):

@@ -13,7 +13,7 @@ from iscope.dump.remote.urls import Location, credentials
 from iscope.errors import UsageError
 
 # Seconds until a connection counts as failed, and until one that says nothing any more does.
-_CONNECT, _STALL = 10.0, 30.0
+CONNECT, STALL = 10.0, 30.0
 
 
 class ArrowStore:
@@ -90,8 +90,8 @@ def s3(place: Location) -> ArrowStore:
             region=region,
             endpoint_override=endpoint or None,
             scheme=scheme,
-            connect_timeout=_CONNECT,
-            request_timeout=_STALL,
+            connect_timeout=CONNECT,
+            request_timeout=STALL,
         )
     )
 
@@ -112,7 +112,7 @@ def gs(place: Location) -> ArrowStore:
             anonymous=settings.get("anonymous") == "true",
             endpoint_override=settings.get("endpoint_override"),
             scheme=settings.get("scheme", "https"),
-            retry_time_limit=timedelta(seconds=_STALL),
+            retry_time_limit=timedelta(seconds=STALL),
         )
     )
 

@@ -19,6 +19,7 @@ ATTEMPTS = 5
 FIRST_WAIT = 0.25
 
 _STATUS = re.compile(r"HTTP status (\d{3})")
+_AWS_SAYS, _REQUEST = re.compile(r"^When .*?: AWS Error "), re.compile(r"\(Request ID: [^)]*\)$")
 _AWS = re.compile(r"AWS Error ([A-Z_]+)")
 _NO_BUCKET = re.compile(r"[Bb]ucket '[^']*' not found")
 _MISSING = ("NO_SUCH_KEY", "NO_SUCH_UPLOAD", "RESOURCE_NOT_FOUND")
@@ -142,5 +143,6 @@ def _status(error: BaseException) -> int | None:
 def _reason(error: Exception) -> str:
     """The root of a failure in a few words."""
     root = list(_chain(error))[-1]
-    text = " ".join(str(root).split("\n")[0].split()).rstrip(".")
+    text = " ".join(str(root).split("\n")[0].split())
+    text = _AWS_SAYS.sub("", _REQUEST.sub("", text)).rstrip(". ")
     return redacted(text[:200]) or type(root).__name__

@@ -7,7 +7,7 @@ from typing import Any
 from iscope.dump.remote.stores import Entry, Handle
 from iscope.dump.remote.urls import Location
 
-_CONNECT, _STALL = 10.0, 30.0
+CONNECT, STALL = 10.0, 30.0
 
 
 class SpecStore:
@@ -81,7 +81,7 @@ def web(place: Location) -> SpecStore:
     import aiohttp
     from fsspec.implementations.http import HTTPFileSystem
 
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_STALL)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=STALL)
     user = place.url.removesuffix(f"?{place.query}").removesuffix(place.path)
     filesystem = HTTPFileSystem(
         headers={"Accept-Encoding": "identity"}, client_kwargs={"timeout": timeout}, skip_instance_cache=True

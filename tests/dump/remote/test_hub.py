@@ -1,0 +1,58 @@
+"""The Hugging Face Hub and Google Cloud Storage, which tests do not reach: a filesystem in memory stands in."""
+
+from __future__ import annotations
+
+import fsspec
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+
+from iscope.dump import open_dump
+from iscope.dump.remote import arrow, spec, stores
+from iscope.dump.remote.urls import located
+from iscope.errors import DataError, UsageError
+
+
+@pytest.fixture
+def hub(monkeypatch, make):
+    files = fsspec.filesystem("memory", skip_instance_cache=True)
+    files.store.clear()
+    for step in (1, 2, 10):
+        with files.open(f"/datasets/me/run/step={step}/a.parquet", "wb") as out:
+            pq.write_table(make([step, 2], seed=step), out)
+    with files.open("/datasets/me/run/.hidden/a.parquet", "wb") as out:
+        out.write(b"PAR1")
+    monkeypatch.setattr(spec, "hub", lambda place: spec.SpecStore(files, cache_type="none"))
+    stores.forget()
+    yield "hf://datasets/me/run"
+    files.store.clear()
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "/step=*/a.parquet", "/**/a.parquet", "/step=*", "/step=?*/*"])
+def test_folders_and_globs(hub, pattern):
+    dump = open_dump([hub + pattern])
+    assert [file.path for file in dump.files] == [f"{hub}/step={step}/a.parquet" for step in (1, 2, 10)]
+    assert sum(len(batch) for batch in dump.batches()) == 6
+
+
+def test_nothing_there(hub):
+    with pytest.raises(DataError) as caught:
+        open_dump([f"{hub}/step=1/b.parquet"])
+    assert str(caught.value) == f"{hub}/step=1/b.parquet: no such file or folder. Did you mean 'a.parquet'?"
+
+
+def test_the_store_of_the_hub():
+    from huggingface_hub import HfFileSystem
+
+    store = spec.hub(located("hf://datasets/me/run@main/a.parquet"))
+    assert isinstance(store._filesystem, HfFileSystem)
+    assert store.can_list
+
+
+def test_the_store_of_google():
+    store = arrow.gs(located("gs://bucket/run?anonymous=true"))
+    assert isinstance(store._filesystem, pyarrow.fs.GcsFileSystem)
+    with pytest.raises(UsageError, match="gs:// takes no user"):
+        arrow.gs(located("gs://me:pw@bucket/run?anonymous=true"))
+    with pytest.raises(UsageError, match="there is no setting 'region'"):
+        arrow.gs(located("gs://bucket/run?region=x"))
