@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from iscope.dump.rollout_writer import RolloutWriter
     from iscope.engines.replay_pass import Replay
     from iscope.errors import DataError, IscopeError, UsageError
+    from iscope.following.follow import follow
     from iscope.model import Figure, Finding, Inspection, Report
     from iscope.recipes.model import Recipe
     from iscope.recipes.own.function import recipe
@@ -42,6 +43,7 @@ __all__ = [
     "analyze",
     "compare",
     "convert",
+    "follow",
     "inspect",
     "recipe",
     "register",
@@ -63,6 +65,7 @@ _HOMES = {
     "analyze": "iscope.api",
     "compare": "iscope.comparison",
     "convert": "iscope.dump.canonical",
+    "follow": "iscope.following.follow",
     "inspect": "iscope.api",
     "recipe": "iscope.recipes.own.function",
     "register": "iscope.recipes.own.registered",

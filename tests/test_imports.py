@@ -15,6 +15,7 @@ ROOMS = (
     "cli",
     "integrations",
     "comparison",
+    "following",
     "api",
     "gates",
     "render",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from iscope.cli import options as opt
 from iscope.cli import output
+from iscope.cli.follow import following
+from iscope.cli.follow import run as run_following
 from iscope.cli.progress import progress
+from iscope.errors import UsageError
 from iscope.render import renderer
 
 if TYPE_CHECKING:
@@ -37,6 +40,10 @@ def analyze(
     unscored: opt.UnscoredOption = "exclude",
     strict: opt.Strict = False,
     healthy_k3: opt.HealthyK3 = None,
+    follow: opt.Follow = False,
+    quiet_for: opt.QuietFor = None,
+    follow_until: opt.FollowUntil = None,
+    idle_timeout: opt.IdleTimeout = None,
     ledger: opt.LedgerFile = None,
     include_text: opt.IncludeText = False,
     format_name: opt.Format = None,
@@ -57,32 +64,37 @@ def analyze(
         output.writable(file, force=force, inputs=used, option="--ledger")
     named = opt.column_map(columns or [])
     share = opt.fit_share(fit)
+    how = following(follow, quiet_for, follow_until, idle_timeout)
+    if how is not None and share is not None:
+        raise UsageError("--fit needs the whole dump before it is measured: leave it out, or leave out --follow.")
+    if how is not None and include_text:
+        raise UsageError("--include-text is for a dump that is whole: leave it out, or leave out --follow.")
     check_recipes(recipe or [], like or [], recipes_file or [])
 
-    from iscope.api import analyze as run  # torch is imported here, once nothing can be told without it
+    options: dict[str, Any] = {
+        **sides,
+        "on": on,
+        "recipes": recipe,
+        "recipes_file": recipes_file or [],
+        "like": like or [],
+        "by": by or [],
+        "where": where,
+        "columns": named or None,
+        "from_format": from_format,
+        "precision": precision,
+        "unscored": unscored,
+        "strict": strict,
+        "batch": batch,
+        "healthy_k3": healthy_k3,
+        "ledger": ledger,
+    }
+    if how is not None:
+        report = run_following(dump or [], target, how, quiet=quiet, verbose=verbose, **options)
+    else:
+        from iscope.api import analyze as run  # torch is imported here, once nothing can be told without it
 
-    with progress(quiet=quiet, files=[*(dump or []), *sides["trainer"]]) as tick:
-        report = run(
-            *(dump or []),
-            **sides,
-            on=on,
-            recipes=recipe,
-            recipes_file=recipes_file or [],
-            like=like or [],
-            by=by or [],
-            where=where,
-            columns=named or None,
-            from_format=from_format,
-            precision=precision,
-            unscored=unscored,
-            strict=strict,
-            batch=batch,
-            fit=share,
-            healthy_k3=healthy_k3,
-            ledger=ledger,
-            include_text=include_text,
-            progress=tick,
-        )
+        with progress(quiet=quiet, files=[*(dump or []), *sides["trainer"]]) as tick:
+            report = run(*(dump or []), **options, fit=share, include_text=include_text, progress=tick)
     deliver(report, target, quiet=quiet, verbose=verbose)
 
 

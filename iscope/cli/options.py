@@ -13,6 +13,7 @@ from iscope.errors import UsageError
 from iscope.render import EXTENSIONS, RENDERERS
 
 _INPUT, _QUESTION, _NUMBERS, _OUTPUT = "Two-sided dumps", "What to look at", "How to read values", "Output"
+_FOLLOWING = "A run under way"
 
 Precision = Literal["float32", "float64"]
 Unscored = Literal["exclude", "neutral"]
@@ -173,6 +174,39 @@ HealthyK3 = Annotated[
         show_default=False,
         help="k3 per token up to which your stack is healthy, for the verdict; by default 0.002, a dense model's in "
         "bf16. See: iscope explain.",
+    ),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        rich_help_panel=_FOLLOWING,
+        help="Read files as they are finished and keep the report up to date. Ctrl-C ends with the report, code 0.",
+    ),
+]
+QuietFor = Annotated[
+    float | None,
+    typer.Option(
+        "--quiet-for",
+        metavar="SECONDS",
+        rich_help_panel=_FOLLOWING,
+        show_default=False,
+        help="How long a file must not change to be finished, where no marker says so; by default 5.",
+    ),
+]
+FollowUntil = Annotated[
+    int | None,
+    typer.Option(
+        "--follow-until", metavar="STEP", rich_help_panel=_FOLLOWING, help="End once this step has been measured."
+    ),
+]
+IdleTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--idle-timeout",
+        metavar="SECONDS",
+        rich_help_panel=_FOLLOWING,
+        help="End after so long without a new file; by default never.",
     ),
 ]
 Strict = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -47,6 +48,15 @@ def expand(path: str | os.PathLike[str], pattern: str | None = None) -> list[str
     ]
 
 
+class NothingThereError(DataError):
+    """A folder or pattern that has no file yet."""
+
+
+def in_order(files: Iterable[str]) -> list[str]:
+    """Return files in natural order: ``step_2`` before ``step_10``."""
+    return sorted(files, key=_natural)
+
+
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether a path is the URL of something that is not on this machine."""
     return remote_url(path) is not None
@@ -78,14 +88,14 @@ def _expand(tree: Tree, text: str, pattern: str | None) -> list[str]:
         return [text]
     if not is_glob(text):
         raise DataError(_no_such_path(tree, text))
-    found = sorted(tree.matches(text), key=_natural)
+    found = in_order(tree.matches(text))
     files = [
         file
         for name in found
         for file in (_folder(tree, name, pattern, empty=True) if tree.is_folder(name) else [name])
     ]
     if not files:
-        raise DataError(f"{text}: no file matches this pattern.")
+        raise NothingThereError(f"{text}: no file matches this pattern.")
     return list(dict.fromkeys(files))
 
 
@@ -109,15 +119,15 @@ def _folder(tree: Tree, folder: str, pattern: str | None = None, *, empty: bool 
         ours = [name for name in names if pattern is None or re.search(pattern, name)]
         found = [name for name in ours if name.endswith((*IMPORTED, *SUFFIXES)) and _is_training(name, there)]
     if not found and not empty and pattern is not None:
-        raise DataError(
+        raise NothingThereError(
             f"{folder}: the folder holds no finished file that is named as the format asked for names them."
         )
     if not found and not empty:
-        raise DataError(
+        raise NothingThereError(
             f"{folder}: the folder holds no Parquet file (names ending in {', '.join(SUFFIXES)}) and no finished file "
             f"of a framework that iscope reads ({', '.join(IMPORTED)})."
         )
-    return sorted(found, key=_natural)
+    return in_order(found)
 
 
 def _is_training(name: str, there: set[str]) -> bool:

@@ -42,7 +42,7 @@ def match(tables: Mapping[str, Table], on: str, batch_tokens: int, *, strict: bo
     Raises:
         DataError: when ``strict`` and a row has no key, shares it, or has no partner.
     """
-    rows = pl.concat([_keys(side, table, batch_tokens) for side, table in tables.items()])
+    rows = pl.concat([keys_of(side, table, batch_tokens) for side, table in tables.items()])
     keyless = rows.filter(pl.col("key").is_null()).with_columns(reason=pl.lit("null_key"))
     matched = _by_key(rows.drop_nulls("key"), list(tables))
     bad = matched.drop_nulls("reason")
@@ -60,7 +60,8 @@ def match(tables: Mapping[str, Table], on: str, batch_tokens: int, *, strict: bo
     return Match(partners, matched.height + keyless.height, excluded)
 
 
-def _keys(side: str, table: Table, batch_tokens: int) -> pl.DataFrame:
+def keys_of(side: str, table: Table, batch_tokens: int) -> pl.DataFrame:
+    """Return ``key``, ``side`` and ``row`` of every row of a side, null where it has no key."""
     keys = [pl.Series(block.arrays[KEY], dtype=pl.String) for block in table.blocks(batch_tokens, only=[KEY])]
     column = pl.concat(keys) if keys else pl.Series([], dtype=pl.String)
     return pl.DataFrame({"key": column}).select("key", side=pl.lit(side), row=pl.int_range(pl.len(), dtype=pl.Int64))

@@ -9,12 +9,14 @@ import pyarrow as pa
 import torch
 
 from iscope.dump.convert import Layout
-from iscope.dump.dump import Dump, DumpFile, PathOrFrame, Sides, Source, described
+from iscope.dump.dump import Dump, DumpFile, Sides, Source, described
 from iscope.dump.importers.imported import ImportedSource
+from iscope.dump.importers.named import Opener
 from iscope.dump.pairing import Pairing
 from iscope.dump.resolve import canonical_overrides, missing_column
 from iscope.dump.schema import CANONICAL, SCALARS, STRICT
 from iscope.dump.sides import open_sides, sources_of
+from iscope.dump.source import RowSource
 from iscope.dump.table import Table, open_table
 from iscope.dump.where import Where
 from iscope.errors import DataError, UsageError
@@ -37,6 +39,7 @@ def open_dump(
     where: str | None = None,
     from_format: str | None = None,
     token_ids: bool = False,
+    opener: Opener | None = None,
 ) -> Dump:
     """Open a dump: read the footers, recognise the columns, and refuse what cannot be read.
 
@@ -51,6 +54,7 @@ def open_dump(
         where: SQL expression on the columns of rollouts; those that do not meet it are not read.
         from_format: the format that files have, as a framework's name; None finds out for each.
         token_ids: whether a dump that holds both sides is read with its token ids, which no figure needs.
+        opener: finds and opens the files; None takes all that is there.
 
     Raises:
         UsageError: when the arguments contradict each other, or ``where`` is no condition on rollouts.
@@ -64,11 +68,12 @@ def open_dump(
     content: Table | Pairing
     if sides is None:
         wanted = [column for column in CANONICAL if token_ids or column != "token_ids"]
-        content = _open_whole(rest, ready, wanted, overrides, looked_at, from_format)
+        found = sources_of(rest, "frame", from_format, opener)
+        content = _open_whole(found, ready, wanted, overrides, looked_at)
         tables = {"": content}
     else:
         _refuse_both(sources)
-        content = open_sides(sides, overrides, looked_at, strict=strict, named=from_format)
+        content = open_sides(sides, overrides, looked_at, strict=strict, named=from_format, opener=opener)
         tables = dict(content.tables)
     _check_carried(content, tables, ready, looked_at)
     _check_single(content, tables, carry)
@@ -90,14 +95,12 @@ def open_dump(
 
 
 def _open_whole(
-    sources: Sequence[PathOrFrame],
+    found: Sequence[RowSource],
     ready: Sequence[RolloutBatch],
     wanted: Sequence[str],
     overrides: Mapping[str, str],
     carry: Sequence[str],
-    named: str | None,
 ) -> Table:
-    found = sources_of(sources, "frame", named)
     if not found and not ready:
         raise UsageError("No dump was given: name at least one Parquet file, folder or quoted glob.")
     table = open_table(found, wanted, anchor=_NEEDED[0], needed=_NEEDED, overrides=overrides, carry=carry)

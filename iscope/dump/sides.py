@@ -12,7 +12,7 @@ import pyarrow as pa
 from iscope.dump.dump import PathOrFrame, Sides
 from iscope.dump.files import identity
 from iscope.dump.frames import FrameSource
-from iscope.dump.importers.named import open_named
+from iscope.dump.importers.named import Opener, open_named
 from iscope.dump.importers.opened import open_table as open_long
 from iscope.dump.pairing import SHARED, Pairing
 from iscope.dump.schema import LOGPROBS_OF, SIDES, TEXTS
@@ -21,13 +21,16 @@ from iscope.dump.table import Table, open_table
 from iscope.errors import DataError, UsageError
 
 
-def sources_of(items: Sequence[PathOrFrame], label: str, named: str | None = None) -> list[RowSource]:
+def sources_of(
+    items: Sequence[PathOrFrame], label: str, named: str | None = None, opener: Opener | None = None
+) -> list[RowSource]:
     """Open every file and table named, each file once.
 
     Args:
         items: files, folders, globs and tables.
         label: what a table in memory is called.
         named: the format that files have; None finds out.
+        opener: finds and opens the files.
     """
     found: dict[Any, RowSource] = {}
     frames = sum(isinstance(item, pl.DataFrame | pa.Table) for item in items)
@@ -36,7 +39,7 @@ def sources_of(items: Sequence[PathOrFrame], label: str, named: str | None = Non
             frame = FrameSource.of(item, label if frames == 1 else f"{label}{index}")
             found[index] = open_long(frame.table, frame.name) or frame
         elif isinstance(item, str | os.PathLike):
-            for path, source in open_named(item, named, whole=label == "frame"):
+            for path, source in open_named(item, named, whole=label == "frame", opener=opener):
                 found.setdefault(identity(path), source)
         else:
             raise UsageError(
@@ -46,7 +49,13 @@ def sources_of(items: Sequence[PathOrFrame], label: str, named: str | None = Non
 
 
 def open_sides(
-    sides: Sides, overrides: Mapping[str, str], carry: Sequence[str], *, strict: bool, named: str | None = None
+    sides: Sides,
+    overrides: Mapping[str, str],
+    carry: Sequence[str],
+    *,
+    strict: bool,
+    named: str | None = None,
+    opener: Opener | None = None,
 ) -> Pairing:
     """Open the files of each side.
 
@@ -54,7 +63,7 @@ def open_sides(
         UsageError: when the trainer or the inference side is not given.
         DataError: when a side is empty or its columns cannot be recognised.
     """
-    sources = {side: sources_of(_listed(getattr(sides, side)), side, named) for side in SIDES}
+    sources = {side: sources_of(_listed(getattr(sides, side)), side, named, opener) for side in SIDES}
     for side, other in (("trainer", "inference"), ("inference", "trainer")):
         if not sources[side]:
             given = f"the {other} side was given without" if sources[other] else "sides need"

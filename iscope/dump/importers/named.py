@@ -16,7 +16,26 @@ from iscope.errors import redacted
 _SHOWN = 3
 
 
-def open_named(path: str | os.PathLike[str], named: str | None, *, whole: bool) -> Iterator[tuple[str, RowSource]]:
+class Opener:
+    """From paths to files, and from files to sources: all that is there, opened there and then."""
+
+    def files(self, path: str | os.PathLike[str], pattern: str | None) -> list[str]:
+        """Return the files that a path means; see ``expand``."""
+        return expand(path, pattern)
+
+    def open(self, file: str, named: str | None) -> RowSource:
+        """Open one file; see ``open_source``."""
+        return open_source(file, named)
+
+
+def pattern_of(named: str | None) -> str | None:
+    """Return what the names of a format's files look like, as a regular expression; None for any format."""
+    return None if named is None else "|".join(item.file for item in formats_named(named)) or None
+
+
+def open_named(
+    path: str | os.PathLike[str], named: str | None, *, whole: bool, opener: Opener | None = None
+) -> Iterator[tuple[str, RowSource]]:
     """Yield each file that a path means and its source; what holds no rollouts in a folder is passed over, and said.
 
     Args:
@@ -24,13 +43,15 @@ def open_named(path: str | os.PathLike[str], named: str | None, *, whole: bool) 
         named: the format that the user says it has; None finds out.
         whole: whether rows must hold both policies; files with the engine's alone are then passed over too where others
             have both.
+        opener: finds and opens the files.
 
     Raises:
         DataError: when there is nothing there, or nothing of it can be read.
     """
-    files = expand(path, _pattern(named))
+    opener = opener or Opener()
+    files = opener.files(path, pattern_of(named))
     if len(files) == 1:
-        yield files[0], open_source(files[0], named)
+        yield files[0], opener.open(files[0], named)
         return
     read_footers([file for file in files if file.endswith(SUFFIXES)])
     found: list[tuple[str, RowSource]] = []
@@ -38,7 +59,7 @@ def open_named(path: str | os.PathLike[str], named: str | None, *, whole: bool) 
     first: UnknownFormatError | None = None
     for file in files:
         try:
-            found.append((file, open_source(file, named)))
+            found.append((file, opener.open(file, named)))
         except UnknownFormatError as error:
             first = first or error
             passed.append(file)
@@ -49,10 +70,6 @@ def open_named(path: str | os.PathLike[str], named: str | None, *, whole: bool) 
         passed += halves
     _say(path, found, passed)
     yield from found
-
-
-def _pattern(named: str | None) -> str | None:
-    return None if named is None else "|".join(item.file for item in formats_named(named)) or None
 
 
 def _with_both(found: list[tuple[str, RowSource]]) -> tuple[list[tuple[str, RowSource]], list[str]]:

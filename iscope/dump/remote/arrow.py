@@ -25,6 +25,9 @@ class ArrowStore:
         """Wrap a filesystem."""
         self._filesystem = filesystem
 
+    def refresh(self) -> None:
+        """Nothing is kept."""
+
     def find(self, path: str) -> Entry | None:
         """Return what is at a path; None where nothing is."""
         from pyarrow.fs import FileType

@@ -28,6 +28,10 @@ class SpecStore:
         self.can_list = can_list
         self._filesystem, self._before, self._after, self._reading = filesystem, before, after, reading
 
+    def refresh(self) -> None:
+        """Forget what was listed before."""
+        self._filesystem.invalidate_cache()
+
     def find(self, path: str) -> Entry | None:
         """Return what is at a path; None where nothing is."""
         try:

@@ -46,6 +46,9 @@ class Store(Protocol):
 
     can_list: bool
 
+    def refresh(self) -> None:
+        """Forget what was listed before."""
+
     def find(self, path: str) -> Entry | None:
         """Return what is at a path; None where nothing is."""
 

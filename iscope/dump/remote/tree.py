@@ -22,6 +22,7 @@ class RemoteTree:
         """Connect to nothing yet."""
         self._place = place
         self._store = store_of(place)
+        self._store.refresh()
         self._known: dict[str, Entry | None] = {}
 
     def is_folder(self, path: str) -> bool:

@@ -1,0 +1,1 @@
+"""The report of a run while it is being written."""

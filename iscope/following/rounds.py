@@ -1,0 +1,194 @@
+"""What has been measured of a dump that is being written, and what is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from iscope.api import without_reference_terms
+from iscope.dump import Dump
+from iscope.dump.portions import groups, merged, portion, shape
+from iscope.dump.tally import Tally
+from iscope.dump.watch import Mark, Opening, Watch
+from iscope.engines import local
+from iscope.engines.cuts_pass import find_cuts
+from iscope.engines.scopes import scoped
+from iscope.errors import DataError
+from iscope.ledger.ledger import Ledger
+from iscope.ledger.plan import BATCH, Plan
+from iscope.replay.dump_cuts import DumpCuts
+
+Round = tuple[Ledger, Dump, list[str]]
+
+
+class Following:
+    """Measures the files of a dump as they are finished."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        opening: Opening,
+        watch: Watch,
+        say: Callable[[str], None],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            plan: what to measure.
+            opening: the dump.
+            watch: tells which files are finished.
+            say: takes a sentence about a file that is left out, has changed or has gone.
+            progress: called with the rollouts and tokens of each batch that is done.
+        """
+        self._plan, self._opening, self._watch = plan, opening, watch
+        self._say, self._progress = say, progress
+        self._admitted: dict[str, Mark | None] = {}
+        self._bad: dict[str, Mark | None] = {}
+        self._gone: set[str] = set()
+        self._unfinished = False
+        self._problem: DataError | None = None
+        self._measured: set[str] = set()
+        self._keys: set[int] = set()
+        self._ledger: Ledger | None = None
+        self._whole: Dump | None = None
+        self._tallies: list[Tally] = []
+        self._left: list[str] = []
+
+    def rounds(self, until: int | None, idle_timeout: float | None, every: float) -> Iterator[Round]:
+        """Yield what has been measured, whenever there is more of it.
+
+        Args:
+            until: the step to end with; None is none.
+            idle_timeout: seconds without a new file to end after; None is none.
+            every: seconds between two looks.
+
+        Raises:
+            DataError: when it ends without a file that can be used.
+        """
+        last = self._watch.clock()
+        while True:
+            found = self._look()
+            if found:
+                last = self._watch.clock()
+                if self._take(found):
+                    yield self._state()
+            idle = idle_timeout is not None and self._watch.clock() - last >= idle_timeout
+            if self._reached(until) or (idle and not self._unfinished):
+                break
+            time.sleep(every)
+        if self._measure((), rest=True):
+            yield self._state()
+        if self._ledger is None:
+            raise self._problem or DataError(f"{self._opening}: no finished file of rollouts has appeared.")
+
+    def _look(self) -> list[str]:
+        """The finished files that have not been taken, or have changed since they were."""
+        marks = {file: self._watch.mark(file) for file in self._opening.look()}
+        for file in self._admitted.keys() - marks.keys() - self._gone:
+            self._gone.add(file)
+            self._say(f"{file} has gone; what was measured of it stays in the report.")
+        known = self._bad | self._admitted
+        new = [file for file, mark in marks.items() if file not in known or known[file] != mark]
+        finished = [file for file in new if self._watch.is_finished(file)]
+        self._unfinished = len(finished) < len(new)
+        return finished
+
+    def _take(self, files: Sequence[str]) -> bool:
+        """Measure finished files as far as they can be; returns whether the report is another one."""
+        changed = [file for file in files if file in self._admitted]
+        for file in changed:
+            self._say(f"{file} has changed since it was read; the dump is read again.")
+            del self._admitted[file]
+            self._ledger = None
+        self._opening.forget(files)
+        more = self._admit(files)
+        if self._ledger is None and self._admitted:
+            more = self._measure(()) or more
+        return more
+
+    def _admit(self, files: Sequence[str]) -> bool:
+        try:
+            return self._measure(files)
+        except DataError as error:
+            if self._opening.strict:
+                raise
+            if len(files) == 1:
+                self._problem = error
+                self._bad[files[0]] = self._watch.mark(files[0])
+                self._say(f"left out: {error}")
+                return False
+        half = len(files) // 2
+        return bool(sum([self._admit(files[:half]), self._admit(files[half:])]))
+
+    def _measure(self, files: Sequence[str], *, rest: bool = False) -> bool:
+        """Take files, and measure those that can be by now; nothing has changed if that fails.
+
+        Args:
+            files: the files to take.
+            rest: whether to measure files whose other side is missing, too.
+        """
+        marks = {file: self._watch.mark(file) for file in files}
+        whole = self._opening.open({*self._admitted, *marks})
+        if whole is not None:
+            self._add(whole, rest=rest)
+        self._admitted |= marks
+        for file in files:
+            self._bad.pop(file, None)
+        return whole is not None and self._whole is whole
+
+    def _add(self, whole: Dump, *, rest: bool) -> None:
+        there = {file.path for file in whole.files}
+        ready, keys, known = self._ready(portion(whole, there - self._measured), rest=rest)
+        plan, left = without_reference_terms(self._plan, whole)
+        merges = plan.batch_column != BATCH and not DumpCuts(plan.recipes).needed
+        again = self._ledger is None or known or not merges or shape(whole) != shape(self._whole or whole)
+        wanted = ready | (self._measured & there - self._gone) if again else ready
+        if not wanted or not (ready or self._ledger is None):
+            return
+        part = portion(whole, wanted)
+        found = self._run(plan, part)
+        if again or self._ledger is None:
+            self._measured, self._keys, self._tallies = set(), set(), []
+        else:
+            found = self._ledger.merge(found)
+        self._ledger, self._whole, self._left = found, whole, left
+        self._measured |= wanted
+        self._keys |= keys
+        self._tallies.append(part.tally)
+
+    def _ready(self, new: Dump, *, rest: bool) -> tuple[set[str], set[int], bool]:
+        """Which files to measure, their keys, and whether a key of theirs was measured before."""
+        if not self._opening.paired:
+            return {file.path for file in new.files}, set(), False
+        chosen = [(files, keys) for files, complete, keys in groups(new) if complete or rest]
+        keys = set().union(*(keys for _, keys in chosen))
+        return set().union(*(files for files, _ in chosen)), keys, not keys.isdisjoint(self._keys)
+
+    def _run(self, plan: Plan, part: Dump) -> Ledger:
+        cuts = find_cuts(part.batches, plan.recipes, plan.unscored, plan.batch)
+        return local.run(scoped(part.batches(), plan.batch), plan, self._progress, cuts)
+
+    def _reached(self, until: int | None) -> bool:
+        """Whether a rollout of a later step has been measured, or one of this step and no file is unfinished."""
+        if until is None or self._ledger is None or "step" not in self._ledger.rows.columns:
+            return False
+        steps = self._ledger.rows["step"].cast(float, strict=False).max()
+        latest = steps if isinstance(steps, float) else float("-inf")
+        return latest > until or (latest == until and not self._unfinished)
+
+    def _state(self) -> Round:
+        assert self._ledger is not None
+        assert self._whole is not None
+        measured = portion(self._whole, self._measured)
+        here = portion(measured, self._measured - self._gone)  # of the others nothing can be read any more
+        said = [*self._left, *_left_out(list(self._bad))]
+        return self._ledger, replace(measured, content=here.content, tally=merged(self._tallies)), said
+
+
+def _left_out(files: Sequence[str]) -> list[str]:
+    if not files:
+        return []
+    named = ", ".join(files[:3]) + (", ..." if len(files) > 3 else "")
+    return [f"{len(files):,} files could not be used and are left out: {named}."]
