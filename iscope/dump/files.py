@@ -41,11 +41,8 @@ def expand(path: str | os.PathLike[str], pattern: str | None = None) -> list[str
     from iscope.dump.remote.tree import RemoteTree  # here: it needs libraries that local files do not
 
     place = located(url)
-    # What a store does not list, a web server's file above all, is known by the URL given.
-    return [
-        name if isinstance(name, RemoteName) else RemoteName(name, place.url)
-        for name in _expand(RemoteTree(place), place.shown, pattern)
-    ]
+    tree = RemoteTree(place)
+    return [name if isinstance(name, RemoteName) else tree.named(name) for name in _expand(tree, place.shown, pattern)]
 
 
 class NothingThereError(DataError):

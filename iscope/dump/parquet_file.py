@@ -20,7 +20,7 @@ Expect: TypeAlias = Callable[[Sequence[str], Sequence[int]], None]
 # Footers that are read at the same time; most of the time each waits for its server.
 _FOOTERS = 16
 # Footers that are kept.
-_KEPT = 1024
+_KEPT = 4096
 
 
 def read_footer(path: str) -> pq.FileMetaData:

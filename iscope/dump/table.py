@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -11,12 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iscope.dump.ragged import Flags, Int64s, lengths_of
+from iscope.dump.remote.started import started
+from iscope.dump.remote.urls import RemoteName
 from iscope.dump.resolve import is_list, missing_column, resolve
 from iscope.dump.schema import KEY, STRICT
 from iscope.dump.source import RowSource
 from iscope.dump.units import cast, unify
 from iscope.dump.where import Where
 from iscope.errors import DataError
+
+Read: TypeAlias = Iterator[tuple[int, dict[str, pa.Array]]]
 
 
 @dataclass(frozen=True)
@@ -141,15 +147,26 @@ class Table:
         if wanted is None and where is not None and where.bounds:
             wanted = self.possible(where, self.columns)
         start = 0
-        for part in self.parts:
-            columns = {name: column for name, column in part.columns.items() if name in types}
-            flags = None if wanted is None else wanted[start : start + part.source.rows]
-            for first, arrays in part.source.read(columns, part.columns[self.anchor], batch_tokens, flags):
+        for part, read in self._reads(types, batch_tokens, wanted):
+            for first, arrays in read:
                 block = replace(_block(part.source.name, first, arrays, types), start=start).where(where)
                 if len(block):
                     _check_lengths(block, self.anchor, part.columns)
                     yield block
             start += part.source.rows
+
+    def _reads(self, types: Container[str], batch_tokens: int, wanted: Flags | None) -> Iterator[tuple[Part, Read]]:
+        """Yield each part with an iterator over some of its columns; remote files are begun ahead of time."""
+
+        def read(part: Part, start: int) -> Read:
+            columns = {name: column for name, column in part.columns.items() if name in types}
+            flags = None if wanted is None else wanted[start : start + part.source.rows]
+            return part.source.read(columns, part.columns[self.anchor], batch_tokens, flags)
+
+        starts = accumulate((part.source.rows for part in self.parts), initial=0)
+        reads = (read(part, start) for part, start in zip(self.parts, starts, strict=False))
+        remote = any(isinstance(part.source.name, RemoteName) for part in self.parts)
+        yield from zip(self.parts, started(reads) if remote else reads, strict=True)
 
 
 def open_table(

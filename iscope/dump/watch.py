@@ -14,7 +14,7 @@ from iscope.dump.importers.imported import ImportedSource
 from iscope.dump.importers.named import Opener, pattern_of
 from iscope.dump.importers.opened import UnknownFormatError
 from iscope.dump.opening import open_dump
-from iscope.dump.remote.urls import RemoteName
+from iscope.dump.remote.urls import UNSTAMPED, RemoteName
 from iscope.dump.source import RowSource
 from iscope.errors import UsageError, redacted
 
@@ -42,7 +42,7 @@ class Watch:
     def mark(self, file: str) -> Mark | None:
         """Return what changes when a file does; None where it is gone."""
         if isinstance(file, RemoteName):
-            return (file.size or 0, file.stamp)
+            return (file.size or 0, "" if file.stamp.startswith(UNSTAMPED) else file.stamp)
         try:
             found = os.stat(file)
         except OSError:

@@ -56,9 +56,6 @@ class _ArrowHandle:
         content: bytes = self._file.read_at(stop - start, start)
         return content
 
-    def close(self) -> None:
-        self._file.close()
-
 
 def s3(place: Location) -> ArrowStore:
     """Return the store of a bucket on S3, or on a server that speaks its protocol.

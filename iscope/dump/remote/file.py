@@ -8,12 +8,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import BinaryIO
 
 from iscope.dump.remote.ahead import Ahead, Range, pieces_of
 from iscope.dump.remote.failures import NoRangesError, ShortReadError, attempt
-from iscope.dump.remote.stores import store_of
-from iscope.dump.remote.urls import RemoteName, located
+from iscope.dump.remote.stores import Handle, store_of
+from iscope.dump.remote.urls import Location, RemoteName, located
 from iscope.errors import UsageError
 
 _BUFFER = 1 << 20
@@ -35,8 +36,7 @@ class RemoteFile(io.RawIOBase):
         super().__init__()
         self._open = False
         self._place = located(name.url)
-        store = store_of(self._place)
-        self._handle = attempt(self._place, lambda: store.open(self._place.path))
+        self._handle = _opened(self._place, name.size, name.stamp)
         self.size = self._handle.size
         self._ahead: Ahead | None = None
         self._at = 0
@@ -102,8 +102,19 @@ class RemoteFile(io.RawIOBase):
             self._open = False
             if self._ahead is not None:
                 self._ahead.close()
-            self._handle.close()
         super().close()
+
+
+@lru_cache(maxsize=8192)
+def _opened(place: Location, size: int | None, stamp: str) -> Handle:  # noqa: ARG001 - they tell whether it is the same
+    """Open a file; opening it again takes no request."""
+    store = store_of(place)
+    return attempt(place, lambda: store.open(place.path))
+
+
+def forget_files() -> None:
+    """Let go of all files that were open."""
+    _opened.cache_clear()
 
 
 @contextmanager

@@ -76,9 +76,6 @@ class _SpecHandle:
         content: bytes = self._filesystem.cat_file(self._path, start, stop, **self._reading)
         return content
 
-    def close(self) -> None:
-        """Nothing is held between two reads."""
-
 
 def web(place: Location) -> SpecStore:
     """Return the store of a web server: files that are named one by one."""

@@ -30,15 +30,12 @@ class Entry:
 
 
 class Handle(Protocol):
-    """A file of a store, open; may be read by several threads at once."""
+    """A file of a store, open; may be read by several threads at once, and holds no connection between two reads."""
 
     size: int
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes from ``start`` to before ``stop``."""
-
-    def close(self) -> None:
-        """Let go of it."""
 
 
 class Store(Protocol):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from secrets import token_hex
 
 from iscope.dump.remote.failures import MissingError, attempt
 from iscope.dump.remote.stores import Entry, store_of
-from iscope.dump.remote.urls import Location, RemoteName
+from iscope.dump.remote.urls import UNSTAMPED, Location, RemoteName
 from iscope.dump.trees import is_glob, is_hidden
 from iscope.errors import DataError
 
@@ -75,6 +76,12 @@ class RemoteTree:
             return []
         return [entry.path.rstrip("/").rpartition("/")[2] for entry in found[:_SIBLINGS]]
 
+    def named(self, path: str) -> RemoteName:
+        """Return the name of a file that is there."""
+        found = self._find(self._path(path))
+        assert found is not None, "only files that were found are named"
+        return self._name(found)
+
     def parent(self, path: str) -> tuple[str, str]:
         """Return the folder of a path and the name in it."""
         folder, _, name = self._path(path).rstrip("/").rpartition("/")
@@ -135,7 +142,8 @@ class RemoteTree:
 
     def _name(self, entry: Entry) -> RemoteName:
         place = self._place.at(entry.path)
-        return RemoteName(place.shown, place.url, entry.size, entry.stamp)
+        # What cannot be told from another version of itself is taken to be new each time it is looked for.
+        return RemoteName(place.shown, place.url, entry.size, entry.stamp or f"{UNSTAMPED}{token_hex(8)}")
 
 
 def _matches(path: str, folder: str, pattern: str) -> bool:

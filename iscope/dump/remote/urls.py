@@ -18,6 +18,10 @@ _SETTINGS = ("region", "endpoint_override", "scheme", "anonymous")
 _QUERY = re.compile(rf"\?(?=(?:{'|'.join(_SETTINGS)})=)")
 
 
+# How the stamp of a file begins of which a store does not tell when it was changed.
+UNSTAMPED = "?"
+
+
 class RemoteName(str):
     """The name of a remote file. As a string it is its URL without credentials and query, fit to be printed.
 

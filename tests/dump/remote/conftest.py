@@ -12,6 +12,7 @@ import pytest
 
 from iscope.dump.parquet_file import _remote_footer
 from iscope.dump.remote import failures, stores
+from iscope.dump.remote.file import forget_files
 from tests.dump.remote.servers import Proxy, proxy, s3_server
 
 KEY, SECRET = "AKIDUSEDBYTESTS", "secret/of+tests"
@@ -63,6 +64,7 @@ def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(nowhere / "credentials"))
     monkeypatch.setattr(failures, "FIRST_WAIT", 0.01)
     stores.forget()
+    forget_files()
     _remote_footer.cache_clear()
     yield
     stores.forget()
