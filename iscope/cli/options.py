@@ -23,7 +23,7 @@ Dump = Annotated[
     typer.Argument(
         metavar="DUMP",
         show_default=False,
-        help="Files, folders or quoted globs of rollouts: Parquet, or what frameworks write.",
+        help="Files, folders or quoted globs of rollouts, here or as URLs: Parquet, or what frameworks write.",
     ),
 ]
 Trainer = Annotated[

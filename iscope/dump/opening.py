@@ -170,7 +170,9 @@ def _kept(content: Table | Pairing, carry: Sequence[str]) -> list[str]:
 
 
 def _files(side: str, table: Table) -> list[DumpFile]:
-    return [DumpFile(part.source.name, part.source.size, part.source.rows, side, part.columns) for part in table.parts]
+    return [
+        DumpFile(str(part.source.name), part.source.size, part.source.rows, side, part.columns) for part in table.parts
+    ]
 
 
 def _assumptions(present: frozenset[str], content: Table | Pairing, condition: Where | None) -> list[str]:

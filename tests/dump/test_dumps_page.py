@@ -26,6 +26,13 @@ def test_the_writers_example(tmp_path, monkeypatch):
     assert report.coverage.rollouts_analyzed == 4
 
 
+def test_the_example_of_following(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(CODE["writer"], {})
+    exec(CODE["follow"], {})
+    assert capsys.readouterr().out.startswith("2 0.0")
+
+
 def test_the_example_for_verl(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mask = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0]])

@@ -21,9 +21,14 @@ class ArrowStore:
 
     can_list = True
 
-    def __init__(self, filesystem: Any) -> None:
-        """Wrap a filesystem."""
-        self._filesystem = filesystem
+    def __init__(self, filesystem: Any, *, lists_folders: bool = True) -> None:
+        """Wrap a filesystem.
+
+        Args:
+            filesystem: the filesystem.
+            lists_folders: whether a folder that is there only by the files in it is listed.
+        """
+        self._filesystem, self._lists_folders = filesystem, lists_folders
 
     def refresh(self) -> None:
         """Nothing is kept."""
@@ -39,8 +44,10 @@ class ArrowStore:
         """Return what is in a folder."""
         from pyarrow.fs import FileSelector
 
-        found = self._filesystem.get_file_info(FileSelector(folder.rstrip("/"), recursive=recursive))
-        return [_entry(info) for info in found]
+        deep = recursive or not self._lists_folders
+        found = self._filesystem.get_file_info(FileSelector(folder.rstrip("/"), recursive=deep))
+        entries = [_entry(info) for info in found]
+        return entries if recursive == deep else _directly_in(folder.rstrip("/"), entries)
 
     def open(self, path: str) -> Handle:
         """Open a file."""
@@ -113,7 +120,8 @@ def gs(place: Location) -> ArrowStore:
             endpoint_override=settings.get("endpoint_override"),
             scheme=settings.get("scheme", "https"),
             retry_time_limit=timedelta(seconds=STALL),
-        )
+        ),
+        lists_folders=False,
     )
 
 
@@ -129,3 +137,12 @@ def _entry(info: Any) -> Entry:
 
     stamp = str(info.mtime_ns) if info.mtime_ns is not None else ""
     return Entry(info.path, info.type == FileType.Directory, info.size, stamp)
+
+
+def _directly_in(folder: str, entries: list[Entry]) -> list[Entry]:
+    """Out of all that is below a folder, the files in it, and the folders that the others stand in."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        name, slash, _ = entry.path.removeprefix(f"{folder}/").partition("/")
+        found[name] = Entry(f"{folder}/{name}", is_folder=True) if slash else found.get(name, entry)
+    return list(found.values())

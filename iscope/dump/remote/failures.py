@@ -22,9 +22,12 @@ _STATUS = re.compile(r"HTTP status (\d{3})")
 _AWS_SAYS, _REQUEST = re.compile(r"^When .*?: AWS Error "), re.compile(r"\(Request ID: [^)]*\)$")
 _AWS = re.compile(r"AWS Error ([A-Z_]+)")
 _NO_BUCKET = re.compile(r"[Bb]ucket '[^']*' not found")
+_GOOGLE = re.compile(r"\b(PERMISSION_DENIED|UNAUTHENTICATED)\b")
 _MISSING = ("NO_SUCH_KEY", "NO_SUCH_UPLOAD", "RESOURCE_NOT_FOUND")
 _DENIED = (
     "ACCESS_DENIED",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
     "INVALID_ACCESS_KEY_ID",
     "SIGNATURE_DOES_NOT_MATCH",
     "INVALID_SIGNATURE",
@@ -89,7 +92,7 @@ def _hopeless(place: Location, error: Exception) -> IscopeError | None:
     chain = list(_chain(error))
     if any(isinstance(item, NoRangesError) for item in chain):
         return DataError(f"{place.shown}: the server sends whole files only, not parts; download the file first.")
-    codes = {code for item in chain for code in _AWS.findall(str(item))}
+    codes = {code for item in chain for code in (*_AWS.findall(str(item)), *_GOOGLE.findall(str(item)))}
     status = next((found for item in chain if (found := _status(item))), None)
     if "NO_SUCH_BUCKET" in codes or _NO_BUCKET.search(str(error)):
         return MissingError(f"{place.scheme}://{place.path.partition('/')[0]}: there is no such bucket.")

@@ -49,6 +49,18 @@ def test_the_store_of_the_hub():
     assert store.can_list
 
 
+def test_folders_that_a_store_does_not_list(tmp_path):
+    for name in ("a/1.parquet", "a/b/2.parquet", "c/d/3.parquet", "4.parquet"):
+        (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name).touch()
+    files = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    stores_ = [arrow.ArrowStore(files, lists_folders=lists) for lists in (True, False)]
+    found = [
+        sorted((entry.path, entry.is_folder) for entry in store.entries("run/", recursive=False)) for store in stores_
+    ]
+    assert found[0] == found[1] == [("run/4.parquet", False), ("run/a", True), ("run/c", True)]
+
+
 def test_the_store_of_google():
     store = arrow.gs(located("gs://bucket/run?anonymous=true"))
     assert isinstance(store._filesystem, pyarrow.fs.GcsFileSystem)
