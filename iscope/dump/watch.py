@@ -174,8 +174,8 @@ class Opening:
             DataError: when they cannot be used together.
         """
         self._kept.allowed = set(files)
-        for paths in self._by_side[:2]:  # of a dump with sides, those of the trainer and of the engine
-            if not any(self._kept.files(path, self._pattern) for path in paths):
+        for paths in self._by_side:
+            if paths and not any(self._kept.files(path, self._pattern) for path in paths):
                 return None
         return open_dump(self._sources, sides=self._sides, opener=self._kept, **self._options)
 

@@ -19,6 +19,9 @@ from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import BATCH, Plan
 from iscope.replay.dump_cuts import DumpCuts
 
+# Sentences about files that cannot be used, of those that appear together.
+_SAID = 3
+
 Round = tuple[Ledger, Dump, list[str]]
 
 
@@ -70,15 +73,14 @@ class Following:
         last = self._watch.clock()
         while True:
             found = self._look()
-            if found:
-                last = self._watch.clock()
-                if self._take(found):
-                    yield self._state()
-            idle = idle_timeout is not None and self._watch.clock() - last >= idle_timeout
-            if self._reached(until) or (idle and not self._unfinished):
+            if found and self._take(found):
+                yield self._state()
+            now = self._watch.clock()
+            last = now if found or self._unfinished else last
+            if self._reached(until) or (idle_timeout is not None and not found and now - last >= idle_timeout):
                 break
             time.sleep(every)
-        if self._measure((), rest=True):
+        if self._opening.paired and self._admit((), [], rest=True):
             yield self._state()
         if self._ledger is None:
             raise self._problem or DataError(f"{self._opening}: no finished file of rollouts has appeared.")
@@ -86,9 +88,11 @@ class Following:
     def _look(self) -> list[str]:
         """The finished files that have not been taken, or have changed since they were."""
         marks = {file: self._watch.mark(file) for file in self._opening.look()}
-        for file in self._admitted.keys() - marks.keys() - self._gone:
-            self._gone.add(file)
-            self._say(f"{file} has gone; what was measured of it stays in the report.")
+        self._lose([file for file in self._admitted if file not in marks])
+        for file in self._gone & marks.keys():
+            self._gone.discard(file)
+            if file not in self._measured:
+                self._admitted.pop(file, None)
         known = self._bad | self._admitted
         new = [file for file, mark in marks.items() if file not in known or known[file] != mark]
         finished = [file for file in new if self._watch.is_finished(file)]
@@ -103,24 +107,40 @@ class Following:
             del self._admitted[file]
             self._ledger = None
         self._opening.forget(files)
-        more = self._admit(files)
+        problems: list[DataError] = []
+        more = self._admit(files, problems)
         if self._ledger is None and self._admitted:
-            more = self._measure(()) or more
+            more = self._admit((), problems) or more
+        for problem in problems[:_SAID]:
+            self._say(f"left out: {problem}")
+        if len(problems) > _SAID:
+            self._say(f"left out: {len(problems) - _SAID:,} files more.")
         return more
 
-    def _admit(self, files: Sequence[str]) -> bool:
+    def _admit(self, files: Sequence[str], problems: list[DataError], *, rest: bool = False) -> bool:
+        """Measure files, all but those that cannot be; see ``_measure``."""
         try:
-            return self._measure(files)
+            return self._measure(files, rest=rest)
         except DataError as error:
             if self._opening.strict:
                 raise
-            if len(files) == 1:
+            if self._lose([file for file in self._admitted if self._watch.mark(file) is None]):
+                return self._admit(files, problems, rest=rest)
+            if len(files) < 2:
+                problems.append(error)
                 self._problem = error
-                self._bad[files[0]] = self._watch.mark(files[0])
-                self._say(f"left out: {error}")
+                self._bad |= {file: self._watch.mark(file) for file in files}
                 return False
         half = len(files) // 2
-        return bool(sum([self._admit(files[:half]), self._admit(files[half:])]))
+        return bool(sum([self._admit(files[:half], problems), self._admit(files[half:], problems)]))
+
+    def _lose(self, files: Sequence[str]) -> bool:
+        """Note files that have gone; returns whether any is news."""
+        news = [file for file in files if file not in self._gone]
+        self._gone |= set(news)
+        for file in news:
+            self._say(f"{file} has gone; what was measured of it stays in the report.")
+        return bool(news)
 
     def _measure(self, files: Sequence[str], *, rest: bool = False) -> bool:
         """Take files, and measure those that can be by now; nothing has changed if that fails.
@@ -140,7 +160,7 @@ class Following:
 
     def _add(self, whole: Dump, *, rest: bool) -> None:
         there = {file.path for file in whole.files}
-        ready, keys, known = self._ready(portion(whole, there - self._measured), rest=rest)
+        ready, keys, known = self._ready(portion(whole, there - self._measured - self._gone), rest=rest)
         plan, left = without_reference_terms(self._plan, whole)
         merges = plan.batch_column != BATCH and not DumpCuts(plan.recipes).needed
         again = self._ledger is None or known or not merges or shape(whole) != shape(self._whole or whole)
@@ -150,7 +170,7 @@ class Following:
         part = portion(whole, wanted)
         found = self._run(plan, part)
         if again or self._ledger is None:
-            self._measured, self._keys, self._tallies = set(), set(), []
+            self._measured, self._tallies = set(), []
         else:
             found = self._ledger.merge(found)
         self._ledger, self._whole, self._left = found, whole, left
@@ -164,7 +184,8 @@ class Following:
             return {file.path for file in new.files}, set(), False
         chosen = [(files, keys) for files, complete, keys in groups(new) if complete or rest]
         keys = set().union(*(keys for _, keys in chosen))
-        return set().union(*(files for files, _ in chosen)), keys, not keys.isdisjoint(self._keys)
+        ready = {file.path for file in new.files} if rest else set().union(*(files for files, _ in chosen))
+        return ready, keys, not keys.isdisjoint(self._keys)
 
     def _run(self, plan: Plan, part: Dump) -> Ledger:
         cuts = find_cuts(part.batches, plan.recipes, plan.unscored, plan.batch)

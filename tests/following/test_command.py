@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from iscope.cli.app import run
+from iscope.following import rounds
 from tests.following.steps import put
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,12 +71,13 @@ def test_ctrl_c_ends_with_the_report(tmp_path, steps, capsys):
     assert out == whole(capsys, str(tmp_path))
 
 
-def test_ctrl_c_before_there_is_a_report(tmp_path):
-    process = started(str(tmp_path), "--idle-timeout", "60")
-    process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "iscope: error: interrupted\n")
+def test_ctrl_c_before_there_is_a_report(tmp_path, capsys, monkeypatch):
+    def interrupted(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rounds.time, "sleep", interrupted)
+    assert run(["analyze", "--follow", str(tmp_path), "--quiet"]) == 130
+    assert capsys.readouterr() == ("", "iscope: error: interrupted\n")
 
 
 def test_a_report_in_a_file_and_quiet(tmp_path, steps, capsys):

@@ -109,6 +109,31 @@ def test_what_cannot_be_read_is_said_once_and_followed_on(tmp_path, steps):
     assert text_of(last) == text_of(iscope.analyze(tmp_path))
 
 
+def test_many_files_that_cannot_be_read_are_said_together(tmp_path, steps):
+    said: list[str] = []
+    put(steps[0], tmp_path)
+    for name in "abcde":
+        (tmp_path / f"{name}.parquet").write_bytes(b"PAR1" + bytes(100))
+    (report,) = iscope.follow(tmp_path, **QUICK, idle_timeout=0.1, say=said.append)
+    assert report.coverage.files == 1
+    assert len(said) == 4
+    assert said[-1] == "left out: 2 files more."
+
+
+def test_a_file_that_goes_while_the_others_are_read_again(tmp_path, steps):
+    said: list[str] = []
+    for step in steps[:3]:
+        put(step, tmp_path)
+    reports = iscope.follow(tmp_path, **QUICK, idle_timeout=0.2, batch=7, recipes=["none"], say=said.append)
+    next(reports)
+    (tmp_path / steps[1].name).unlink()
+    put(steps[3], tmp_path)
+    last = next(reports)
+    assert list(reports) == []
+    assert said == [f"{tmp_path / steps[1].name} has gone; what was measured of it stays in the report."]
+    assert text_of(last) == text_of(iscope.analyze(tmp_path, batch=7, recipes=["none"]))
+
+
 def test_files_that_do_not_fit_together(tmp_path, steps):
     said: list[str] = []
     put(steps[0], tmp_path)

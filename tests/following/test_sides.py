@@ -79,9 +79,24 @@ def test_a_rollout_that_comes_again_is_left_out_like_in_one_pass(run, sides):
     for side in ("vllm", "trainer"):
         frame = pl.concat([sides[1][side == "vllm"], sides[0][side == "vllm"][:5]])
         run.write(1, side, frame)
+    assert next(reports).coverage.rollouts_excluded["duplicate_key"] == 5
+    for side in ("trainer", "vllm"):
+        run.write(2, side, pl.concat([sides[2][side == "vllm"], sides[0][side == "vllm"][10:12]]))
     last = next(reports)
     assert list(reports) == []
-    assert last.coverage.rollouts_excluded["duplicate_key"] > 0
+    assert last.coverage.rollouts_excluded["duplicate_key"] > 5
+    assert text_of(last) == text_of(run.whole())
+
+
+def test_a_rollout_whose_other_side_comes_late(run, sides):
+    reports = run.follow(idle_timeout=0.3)
+    late = sides[0][0]
+    run.put(0, "vllm")
+    run.write(0, "trainer", late[:50])
+    next(reports)
+    run.write(9, "trainer", late[50:])
+    last = next(reports)
+    assert list(reports) == []
     assert text_of(last) == text_of(run.whole())
 
 

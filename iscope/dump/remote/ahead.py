@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 Range = tuple[int, int]
@@ -31,20 +31,25 @@ def pieces_of(ranges: Sequence[Range]) -> list[Range]:
 class Ahead:
     """Reads a file whose wanted ranges are known, by several streams through it at once.
 
-    Memory holds at most ``streams * (AHEAD + 1)`` pieces; one that was let go of is fetched again when asked for.
+    A piece is let go of when all that was wanted of it has been read. Memory holds at most ``streams * (AHEAD + 2)``;
+    one that had to go before is fetched again when asked for.
     """
 
-    def __init__(self, fetch: Callable[[int, int], bytes], pieces: Sequence[Range], streams: int) -> None:
+    def __init__(self, fetch: Callable[[int, int], bytes], ranges: Sequence[Range], streams: int) -> None:
         """Fetch nothing yet.
 
         Args:
             fetch: returns the bytes from a place to before another one; called from several threads.
-            pieces: what will be asked for, in order.
-            streams: readers that go through the pieces, each from its own place on.
+            ranges: what will be asked for.
+            streams: readers that go through the ranges, each from its own place on.
         """
-        self._fetch, self._pieces = fetch, pieces
-        self._starts = [start for start, _ in pieces]
-        self._most = max(streams, 1) * (AHEAD + 1)
+        self._fetch, self._pieces = fetch, pieces_of(ranges)
+        self._starts = [start for start, _ in self._pieces]
+        self._unread = [0] * len(self._pieces)
+        for start, stop in ranges:
+            for index, bytes_ in self._overlaps(start, stop):
+                self._unread[index] += bytes_
+        self._most = max(streams, 1) * (AHEAD + 2)
         self._pool = ThreadPoolExecutor(REQUESTS, thread_name_prefix="iscope-fetch")
         self._held: OrderedDict[int, Future[bytes]] = OrderedDict()
         self._begun: set[int] = set()
@@ -52,17 +57,35 @@ class Ahead:
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes from ``start`` to before ``stop``; what is in no piece is fetched there and then."""
-        index = bisect_right(self._starts, start) - 1
-        if index < 0 or start >= self._pieces[index][1]:
-            return self._fetch(start, stop)
-        first, last = self._pieces[index]
-        content = memoryview(self._piece(index).result())[start - first : min(stop, last) - first]
-        return bytes(content) if stop <= last else bytes(content) + self.read(last, stop)
+        parts = []
+        at = start
+        for index, count in self._overlaps(start, stop):
+            first = self._starts[index]
+            if at < first:
+                parts.append(self._fetch(at, first))
+            at = max(at, first)
+            parts.append(self._piece(index).result()[at - first : at - first + count])
+            at += count
+            self._unread[index] -= count
+            if self._unread[index] <= 0:
+                self._held.pop(index, None)
+        if at < stop:
+            parts.append(self._fetch(at, stop))
+        return b"".join(parts)
 
     def close(self) -> None:
         """Stop fetching; what is under way ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._held.clear()
+
+    def _overlaps(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the pieces that a range touches, and how many bytes of each."""
+        index = max(bisect_right(self._starts, start) - 1, 0)
+        while index < len(self._pieces) and self._starts[index] < stop:
+            first, last = self._pieces[index]
+            if start < last and start < stop:
+                yield index, min(stop, last) - max(start, first)
+            index += 1
 
     def _piece(self, index: int) -> Future[bytes]:
         found = self._held.get(index) or self._submit(index)

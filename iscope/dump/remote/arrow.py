@@ -119,7 +119,7 @@ def gs(place: Location) -> ArrowStore:
             anonymous=settings.get("anonymous") == "true",
             endpoint_override=settings.get("endpoint_override"),
             scheme=settings.get("scheme", "https"),
-            retry_time_limit=timedelta(seconds=STALL),
+            retry_time_limit=timedelta(seconds=CONNECT),
         ),
         lists_folders=False,
     )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import BinaryIO
 
-from iscope.dump.remote.ahead import Ahead, Range, pieces_of
+from iscope.dump.remote.ahead import Ahead, Range
 from iscope.dump.remote.failures import NoRangesError, ShortReadError, attempt
 from iscope.dump.remote.stores import Handle, store_of
 from iscope.dump.remote.urls import Location, RemoteName, located
@@ -49,7 +49,7 @@ class RemoteFile(io.RawIOBase):
             ranges: bytes, from a place to before another one.
             streams: how many readers go through them side by side.
         """
-        self._ahead = Ahead(self.fetch, pieces_of(ranges), streams)
+        self._ahead = Ahead(self.fetch, ranges, streams)
 
     def fetch(self, start: int, stop: int) -> bytes:
         """Return the bytes from ``start`` to before ``stop``, by requests of their own.
