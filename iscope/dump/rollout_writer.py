@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iscope import __version__
+from iscope.dump.files import local_output
 from iscope.dump.interruption import end_if_asked, watch
 from iscope.dump.rollout_columns import LISTS, table_of
 from iscope.errors import UsageError, did_you_mean
@@ -59,6 +60,7 @@ class RolloutWriter:
         Raises:
             UsageError: when the folder cannot be made, or a setting is not known.
         """
+        local_output(folder, os.fspath(folder))
         self._folder, self._rank, self._flush_tokens = Path(folder), rank, flush_tokens
         self._settings = dict(settings or {})
         for name in self._settings:

@@ -140,17 +140,19 @@ class _Files(http.server.SimpleHTTPRequestHandler):
         if not path.is_file():
             self.send_error(404)
             return
-        content = path.read_bytes()
+        size = path.stat().st_size
+        start, last = 0, size - 1
         if wanted is None or not self.ranges:
             self.send_response(200)
         else:
-            start, last = int(wanted[1]), min(int(wanted[2]), len(content) - 1)
+            start, last = int(wanted[1]), min(int(wanted[2]), last)
             self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{last}/{len(content)}")
-            content = content[start : last + 1]
-        self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Range", f"bytes {start}-{last}/{size}")
+        self.send_header("Content-Length", str(last + 1 - start))
         self.end_headers()
-        self.wfile.write(content)
+        with path.open("rb") as file:
+            file.seek(start)
+            self.wfile.write(file.read(last + 1 - start))
 
 
 class _WholeFiles(_Files):

@@ -207,6 +207,7 @@ def test_outputs_stay_on_this_machine(bucket, sample_data, said):
     for write in (
         lambda: iscope.convert(local, output=bucket.url("out.parquet")),
         lambda: iscope.analyze(local, ledger=bucket.url("ledger")),
+        lambda: iscope.RolloutWriter(bucket.url("dump")),
         lambda: iscope.replay(local, recipe="none", output=bucket.url("weights.parquet")),
     ):
         with pytest.raises(UsageError, match="iscope writes to this machine only") as caught:
