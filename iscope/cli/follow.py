@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from iscope.cli import output
 from iscope.errors import UsageError
 from iscope.render import renderer
+from iscope.render.numbers import counted
 
 if TYPE_CHECKING:
     from iscope.model import Report
@@ -111,7 +112,7 @@ def _live(target: output.Target, *, verbose: bool) -> Iterator[tuple[Show, Calla
 
             def show(report: Report) -> None:
                 page = renderer("terminal")(report, width=target.width, verbose=verbose, color=target.color)
-                head = f"following; {report.coverage.files:,} files; Ctrl-C ends with the report\n"
+                head = f"following; {counted(report.coverage.files, 'file')}; Ctrl-C ends with the report\n"
                 live.update(Text.from_ansi(head + page), refresh=True)
 
             yield show, said.append
@@ -131,7 +132,8 @@ class _Lines:
         steps: list[Any] = list(report.breakdowns.get("step", ()))
         if not steps:
             covered = report.coverage
-            _say(f"{covered.files:,} files, {covered.rollouts_analyzed:,} rollouts, {_k3(report.mismatch)}")
+            read = f"{counted(covered.files, 'file')}, {counted(covered.rollouts_analyzed, 'rollout')}"
+            _say(f"{read}, {_k3(report.mismatch)}")
         for row in steps:
             if self.seen.get(row["value"]) != row["rollouts"]:
                 self.seen[row["value"]] = row["rollouts"]

@@ -17,6 +17,7 @@ from iscope.engines.scopes import scoped
 from iscope.errors import DataError
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import BATCH, Plan
+from iscope.render.numbers import counted
 from iscope.replay.dump_cuts import DumpCuts
 
 # Sentences about files that cannot be used, of those that appear together.
@@ -114,7 +115,7 @@ class Following:
         for problem in problems[:_SAID]:
             self._say(f"left out: {problem}")
         if len(problems) > _SAID:
-            self._say(f"left out: {len(problems) - _SAID:,} files more.")
+            self._say(f"left out: {counted(len(problems) - _SAID, 'file')} more.")
         return more
 
     def _admit(self, files: Sequence[str], problems: list[DataError], *, rest: bool = False) -> bool:
@@ -169,6 +170,11 @@ class Following:
             return
         part = portion(whole, wanted)
         found = self._run(plan, part)
+        lost = len(self._measured & self._gone) if again else 0
+        if lost:
+            self._say(
+                f"the dump had to be read again: {counted(lost, 'file')} of it that had gone are not in the report."
+            )
         if again or self._ledger is None:
             self._measured, self._tallies = set(), []
         else:
@@ -212,4 +218,4 @@ def _left_out(files: Sequence[str]) -> list[str]:
     if not files:
         return []
     named = ", ".join(files[:3]) + (", ..." if len(files) > 3 else "")
-    return [f"{len(files):,} files could not be used and are left out: {named}."]
+    return [f"{counted(len(files), 'file')} could not be used, left out: {named}."]

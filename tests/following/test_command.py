@@ -64,7 +64,7 @@ def test_ctrl_c_ends_with_the_report(tmp_path, steps, capsys):
     put(steps[0], tmp_path)
     process = started(str(tmp_path))
     assert process.stderr.readline() == "iscope: waiting for finished files; Ctrl-C ends with the report\n"
-    assert "1 files, 32 rollouts" in process.stderr.readline()
+    assert "1 file, 32 rollouts" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
@@ -130,5 +130,5 @@ def test_a_terminal_shows_the_report_and_ends_with_it(tmp_path, steps):
     screen, _, after = shown.decode().partition("\x1b[?1049l")
     assert process.returncode == 0
     assert "\x1b[?1049h" in screen
-    assert "following; 1 files; Ctrl-C ends with the report" in screen
+    assert "following; 1 file; Ctrl-C ends with the report" in screen
     assert screen.count("VERDICT") == after.count("VERDICT") == 1

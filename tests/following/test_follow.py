@@ -98,7 +98,7 @@ def test_what_cannot_be_read_is_said_once_and_followed_on(tmp_path, steps):
     assert [sentence.partition(" (")[0] for sentence in said] == [
         f"left out: {tmp_path / 'broken.parquet'}: cannot be read as Parquet"
     ]
-    assert f"1 files could not be used and are left out: {tmp_path / 'broken.parquet'}." in first.assumptions
+    assert f"1 file could not be used, left out: {tmp_path / 'broken.parquet'}." in first.assumptions
     put(steps[1], tmp_path)
     next(reports)
     assert len(said) == 1
@@ -130,7 +130,10 @@ def test_a_file_that_goes_while_the_others_are_read_again(tmp_path, steps):
     put(steps[3], tmp_path)
     last = next(reports)
     assert list(reports) == []
-    assert said == [f"{tmp_path / steps[1].name} has gone; what was measured of it stays in the report."]
+    assert said == [
+        f"{tmp_path / steps[1].name} has gone; what was measured of it stays in the report.",
+        "the dump had to be read again, without 1 file of it that had gone before.",
+    ]
     assert text_of(last) == text_of(iscope.analyze(tmp_path, batch=7, recipes=["none"]))
 
 

@@ -38,6 +38,8 @@ _DENIED = (
     "OPT_IN_REQUIRED",
 )
 _AGAIN = (408, 425, 429)
+_ELSEWHERE = (301, 307, 400)
+_NO_SUCH_RANGE = 416
 _HELP = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run gcloud auth application-default login",
@@ -47,6 +49,10 @@ _HELP = {
 
 class MissingError(DataError):
     """There is nothing at a place."""
+
+
+class NoBucketError(MissingError):
+    """There is no such bucket."""
 
 
 class ShortReadError(OSError):
@@ -95,13 +101,16 @@ def _hopeless(place: Location, error: Exception) -> IscopeError | None:
     codes = {code for item in chain for code in (*_AWS.findall(str(item)), *_GOOGLE.findall(str(item)))}
     status = next((found for item in chain if (found := _status(item))), None)
     if "NO_SUCH_BUCKET" in codes or _NO_BUCKET.search(str(error)):
-        return MissingError(f"{place.scheme}://{place.path.partition('/')[0]}: there is no such bucket.")
+        return NoBucketError(f"{place.scheme}://{place.path.partition('/')[0]}: there is no such bucket.")
     if codes.intersection(_DENIED) or status in (401, 403) or isinstance(error, PermissionError):
         return DataError(_denied(place, error, status))
-    if codes.intersection(_MISSING) or status in (404, 410) or _is_missing(chain):
+    if codes.intersection(_MISSING) or status in (404, 410) or (status is None and _is_missing(chain)):
         return MissingError(f"{place.shown}: no such file or folder.")
+    if status == _NO_SUCH_RANGE:
+        return DataError(f"{place.shown}: the file was replaced while it was being read; run this again.")
     if status is not None and 300 <= status < 500 and status not in _AGAIN:
-        region = "; the bucket may be in another region: set AWS_REGION" if place.scheme == "s3" else ""
+        elsewhere = place.scheme == "s3" and status in _ELSEWHERE
+        region = "; the bucket may be in another region: set AWS_REGION" if elsewhere else ""
         return DataError(f"{place.shown}: the request was refused ({_reason(error)}){region}.")
     return None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from secrets import token_hex
 
-from iscope.dump.remote.failures import MissingError, attempt
+from iscope.dump.remote.failures import MissingError, NoBucketError, attempt
 from iscope.dump.remote.stores import Entry, store_of
 from iscope.dump.remote.urls import UNSTAMPED, Location, RemoteName
 from iscope.dump.trees import is_glob, is_hidden
@@ -130,10 +130,12 @@ class RemoteTree:
     def _entries(self, folder: str, *, recursive: bool, missing_ok: bool = False) -> list[Entry]:
         try:
             found = attempt(self._place.at(folder), lambda: self._store.entries(folder, recursive=recursive))
-        except MissingError as error:
-            if missing_ok and "bucket" not in str(error):
-                return []
+        except NoBucketError:
             raise
+        except MissingError:
+            if not missing_ok:
+                raise
+            return []
         self._known |= {entry.path: entry for entry in found}
         return found
 

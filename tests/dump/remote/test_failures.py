@@ -11,6 +11,7 @@ import iscope
 from iscope.cli.app import run
 from iscope.dump import open_dump
 from iscope.dump.remote import arrow, failures, stores
+from iscope.dump.remote.urls import located
 from iscope.errors import DataError
 from tests.dump.remote.servers import refused
 from tests.dump.remote.test_s3 import wide, without_provenance
@@ -126,3 +127,82 @@ def test_secrets_are_in_no_output_of_the_command_line(bucket, big, capsys, monke
         assert "iscope: error: " in shown.err
         for hidden in ("AKIDINURL", "s3cr3t", os.environ["AWS_SECRET_ACCESS_KEY"]):
             assert hidden not in shown.out + shown.err
+
+
+class AnsweredError(Exception):
+    """What a library raises for an answer of a server."""
+
+    def __init__(self, text="", status=None, code=None):
+        super().__init__(text)
+        if status is not None:
+            self.response = type("Response", (), {"status_code": status})()
+        if code is not None:
+            self.status = code
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+SAID = {
+    "denied by the hub": (AnsweredError("secret", status=401), "access denied (HTTP status 401)", "set HF_TOKEN"),
+    "nothing at the hub": (caused(FileNotFoundError("x"), AnsweredError(status=404)), "no such file or folder", ""),
+    "a name the hub refuses": (caused(FileNotFoundError("x"), ValueError("bad name")), "no such file or folder", ""),
+    "denied by google": (OSError("google::cloud::Status(PERMISSION_DENIED: no)"), "access denied", ""),
+    "no right here": (PermissionError("no"), "access denied", ""),
+    "a refusal": (AnsweredError("teapot", code=418), "the request was refused (teapot)", ""),
+    "a range that is gone": (OSError("AWS Error UNKNOWN (HTTP status 416) during GetObject"), "was replaced while", ""),
+    "a bucket that resolves to nothing": (OSError("Bucket 'datasets' not found"), "there is no such bucket", ""),
+}
+
+
+@pytest.mark.parametrize(("error", "message", "help_"), SAID.values(), ids=SAID)
+def test_what_no_further_attempt_can_mend(error, message, help_):
+    tried = []
+
+    def action():
+        tried.append(1)
+        raise error
+
+    with pytest.raises(DataError) as caught:
+        failures.attempt(located("hf://datasets/me/a.parquet"), action)
+    assert message in str(caught.value)
+    assert help_ in str(caught.value)
+    assert len(tried) == 1
+
+
+MENDED = [
+    OSError("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 56"),
+    OSError("AWS Error SLOW_DOWN during GetObject operation"),
+    TimeoutError(),
+    AnsweredError("busy", status=503),
+    AnsweredError("too many", code=429),
+    caused(FileNotFoundError("x"), AnsweredError(status=500)),
+    caused(FileNotFoundError("x"), ConnectionResetError()),
+]
+
+
+@pytest.mark.parametrize("error", MENDED, ids=str)
+def test_what_is_tried_again(error):
+    answers = [error, error, None]
+
+    def action():
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+        return "done"
+
+    assert failures.attempt(located("hf://datasets/me/a.parquet"), action) == "done"
+
+
+def test_what_nobody_waits_for_is_not_tried_again():
+    tried = []
+
+    def action():
+        tried.append(1)
+        raise OSError("cut")
+
+    with pytest.raises(DataError, match="1 attempts have failed"):
+        failures.attempt(located("hf://datasets/me/a.parquet"), action, lambda: False)
+    assert tried == [1]

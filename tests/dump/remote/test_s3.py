@@ -153,6 +153,8 @@ def test_files_of_frameworks(bucket, tmp_path):
         ("runn", "{url}: no such file or folder. Did you mean 'run'?"),
         ("run/*.parqet", "{url}: no file matches this pattern."),
         ("run/step=1/b.txt/*", "{url}: no file matches this pattern."),
+        ("my-bucket/*/b.parquet", "{url}: no file matches this pattern."),
+        ("my-bucket/**/b.parquet", "{url}: no file matches this pattern."),
     ],
 )
 def test_nothing_there(bucket, run, said, key, message):
