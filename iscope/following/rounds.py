@@ -172,9 +172,7 @@ class Following:
         found = self._run(plan, part)
         lost = len(self._measured & self._gone) if again else 0
         if lost:
-            self._say(
-                f"the dump had to be read again: {counted(lost, 'file')} of it that had gone are not in the report."
-            )
+            self._say(f"the dump had to be read again, without {counted(lost, 'file')} of it that had gone before.")
         if again or self._ledger is None:
             self._measured, self._tallies = set(), []
         else:
