@@ -85,7 +85,9 @@ def web(place: Location) -> SpecStore:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=STALL)
     user = place.url.removesuffix(f"?{place.query}").removesuffix(place.path)
     filesystem = HTTPFileSystem(
-        headers={"Accept-Encoding": "identity"}, client_kwargs={"timeout": timeout}, skip_instance_cache=True
+        headers={"Accept-Encoding": "identity"},  # a part of a compressed answer is of no use
+        client_kwargs={"timeout": timeout, "trust_env": True},  # proxies
+        skip_instance_cache=True,
     )
     return SpecStore(filesystem, can_list=False, before=user, after=f"?{place.query}" if place.query else "")
 
