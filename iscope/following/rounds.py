@@ -48,6 +48,7 @@ class Following:
         """
         self._plan, self._opening, self._watch = plan, opening, watch
         self._say, self._progress = say, progress
+        self._marks: dict[str, Mark | None] = {}
         self._admitted: dict[str, Mark | None] = {}
         self._bad: dict[str, Mark | None] = {}
         self._gone: set[str] = set()
@@ -88,7 +89,7 @@ class Following:
 
     def _look(self) -> list[str]:
         """The finished files that have not been taken, or have changed since they were."""
-        marks = {file: self._watch.mark(file) for file in self._opening.look()}
+        self._marks = marks = {file: self._watch.mark(file) for file in self._opening.look()}
         self._lose([file for file in self._admitted if file not in marks])
         for file in self._gone & marks.keys():
             self._gone.discard(file)
@@ -130,7 +131,7 @@ class Following:
             if len(files) < 2:
                 problems.append(error)
                 self._problem = error
-                self._bad |= {file: self._watch.mark(file) for file in files}
+                self._bad |= {file: self._marks[file] for file in files}
                 return False
         half = len(files) // 2
         return bool(sum([self._admit(files[:half], problems), self._admit(files[half:], problems)]))
@@ -150,11 +151,10 @@ class Following:
             files: the files to take.
             rest: whether to measure files whose other side is missing, too.
         """
-        marks = {file: self._watch.mark(file) for file in files}
-        whole = self._opening.open({*self._admitted, *marks})
+        whole = self._opening.open({*self._admitted, *files})
         if whole is not None:
             self._add(whole, rest=rest)
-        self._admitted |= marks
+        self._admitted |= {file: self._marks[file] for file in files}
         for file in files:
             self._bad.pop(file, None)
         return whole is not None and self._whole is whole

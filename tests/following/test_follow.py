@@ -231,3 +231,22 @@ def test_data_in_memory(steps):
         next(iscope.follow(pl.read_parquet(steps[0])))
     with pytest.raises(UsageError, match="No dump was given"):
         next(iscope.follow())
+
+
+def test_a_file_that_changes_while_it_is_read_is_looked_at_again(tmp_path, steps, monkeypatch):
+    from iscope.following.rounds import Following
+
+    run = Following._run
+    target = put(steps[1], tmp_path, "a.parquet")
+    overtaken = []
+
+    def overtaking(self, plan, part):
+        if not overtaken:
+            overtaken.append(put(steps[0], tmp_path, "a.parquet"))
+            raise DataError(f"{target}: the file was replaced.")
+        return run(self, plan, part)
+
+    monkeypatch.setattr(Following, "_run", overtaking)
+    (report,) = iscope.follow(tmp_path, **QUICK, until=0)
+    assert overtaken == [target]
+    assert text_of(report) == text_of(iscope.analyze(tmp_path))
