@@ -1,4 +1,4 @@
-"""The Hugging Face Hub and Google Cloud Storage, which tests do not reach: a filesystem in memory stands in."""
+"""The Hugging Face Hub and Google Cloud Storage, which tests do not reach: others stand in."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
+import iscope
 from iscope.dump import open_dump
 from iscope.dump.remote import arrow, spec, stores
 from iscope.dump.remote.urls import located
 from iscope.errors import DataError, UsageError
+from tests.dump.remote.servers import proxy, web_server
+from tests.dump.remote.test_s3 import without_provenance
 
 
 @pytest.fixture
@@ -39,6 +42,48 @@ def test_nothing_there(hub):
     with pytest.raises(DataError) as caught:
         open_dump([f"{hub}/step=1/b.parquet"])
     assert str(caught.value) == f"{hub}/step=1/b.parquet: no such file or folder. Did you mean 'a.parquet'?"
+
+
+@pytest.fixture
+def like_the_hub(monkeypatch, sample_data):
+    """The Hub's own client, with a server on this machine in the Hub's place."""
+    from huggingface_hub import HfFileSystem
+
+    with web_server(sample_data, hub=True) as (host, port), proxy(host, port) as between:
+        files = HfFileSystem(endpoint=f"http://127.0.0.1:{between.port}", token=False, skip_instance_cache=True)
+        monkeypatch.setattr(spec, "hub", lambda place: spec.SpecStore(files, cache_type="none"))
+        stores.forget()
+        yield between
+
+
+def test_a_dataset_of_the_hub(like_the_hub, sample_data):
+    sides = {"trainer": "base/trainer_*.parquet", "vllm": "base/vllm.parquet"}
+    report = iscope.analyze(**{side: f"hf://datasets/me/run/{path}" for side, path in sides.items()}, recipes=["none"])
+    here = iscope.analyze(**{side: sample_data / path for side, path in sides.items()}, recipes=["none"])
+    assert without_provenance(report) == without_provenance(here)
+    read = [request for request in like_the_hub.gets() if "/resolve/" in request.path]
+    assert len(read) == 6  # of each side the footer, the keys, the logprobs
+    assert len(open_dump(["hf://datasets/me/run/**/train_async.parquet"]).files) == 1
+
+
+def test_a_dataset_that_is_cut(like_the_hub):
+    like_the_hub.cut_after, like_the_hub.cuts = 50_000, 2
+    dump = open_dump(["hf://datasets/me/run/train_async.parquet"])
+    assert sum(len(batch) for batch in dump.batches()) == 416
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("run/train_asinc.parquet", "no such file or folder. Did you mean 'train_async.parquet'?"),
+        ("ran/train_async.parquet", "no such file or folder."),
+        ("run/*.pq", "no file matches this pattern."),
+    ],
+)
+def test_nothing_at_the_hub(like_the_hub, said, path, message):
+    with pytest.raises(DataError) as caught:
+        open_dump([f"hf://datasets/me/{path}"])
+    assert said(caught.value) == f"hf://datasets/me/{path}: {message}"
 
 
 def test_the_store_of_the_hub():
