@@ -67,8 +67,6 @@ def analyze(
     how = following(follow, quiet_for, follow_until, idle_timeout)
     if how is not None and share is not None:
         raise UsageError("--fit needs the whole dump before it is measured: leave it out, or leave out --follow.")
-    if how is not None and include_text:
-        raise UsageError("--include-text is for a dump that is whole: leave it out, or leave out --follow.")
     check_recipes(recipe or [], like or [], recipes_file or [])
 
     options: dict[str, Any] = {
@@ -87,6 +85,7 @@ def analyze(
         "batch": batch,
         "healthy_k3": healthy_k3,
         "ledger": ledger,
+        "include_text": include_text,
     }
     if how is not None:
         report = run_following(dump or [], target, how, quiet=quiet, verbose=verbose, **options)
@@ -94,7 +93,7 @@ def analyze(
         from iscope.api import analyze as run  # torch is imported here, once nothing can be told without it
 
         with progress(quiet=quiet, files=[*(dump or []), *sides["trainer"]]) as tick:
-            report = run(*(dump or []), **options, fit=share, include_text=include_text, progress=tick)
+            report = run(*(dump or []), **options, fit=share, progress=tick)
     deliver(report, target, quiet=quiet, verbose=verbose)
 
 

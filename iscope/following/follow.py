@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from iscope.analysis.levels import Levels
+from iscope.analysis.shown import with_tokens
 from iscope.api import Path, make_plan, report_of, sides_of
 from iscope.dump import Source
+from iscope.dump.lookup import Lookup
 from iscope.dump.watch import Opening, Watch
 from iscope.dump.writer import output_path
 from iscope.following.rounds import Following
@@ -39,6 +41,7 @@ def follow(
     batch: str | int = "all",
     healthy_k3: float | None = None,
     ledger: Path | None = None,
+    include_text: bool = False,
     quiet_for: float = 5.0,
     until: int | None = None,
     idle_timeout: float | None = None,
@@ -75,6 +78,7 @@ def follow(
         batch: the scope of every normaliser, batch-normalised weight and sort.
         healthy_k3: k3 up to which the verdict calls this stack healthy, nats per token.
         ledger: a file to keep the ledger in, written anew with each report.
+        include_text: whether reports hold the text of the worst rollouts, where the dump has it.
         quiet_for: seconds.
         until: end with the report that has a rollout of a later step, or one of this step while no file is unfinished.
         idle_timeout: end after so many seconds without a new file; None waits for ever.
@@ -112,7 +116,8 @@ def follow(
     for measured, source, left in following.rounds(until, idle_timeout, every or opening.pause):
         if kept is not None:
             store.save(measured, kept)
-        yield report_of(measured, source, by, [*said, *left], levels)
+        lookup = Lookup.of(source, columns, text=include_text)
+        yield with_tokens(report_of(measured, source, by, [*said, *left], levels), measured, lookup)
 
 
 def _unsaid(sentence: str) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 QUICK = {"quiet_for": 0.0, "every": 0.02}
 
 
-def text_of(report) -> str:
-    return json.dumps({name: part for name, part in report.to_dict().items() if name != "provenance"})
+def text_of(report, *, without: str = "provenance") -> str:
+    left_out = {"provenance", without}
+    return json.dumps({name: part for name, part in report.to_dict().items() if name not in left_out})
 
 
 def put(path: Path, folder: Path, name: str | None = None) -> Path:

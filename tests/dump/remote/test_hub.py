@@ -62,7 +62,7 @@ def test_a_dataset_of_the_hub(like_the_hub, sample_data):
     here = iscope.analyze(**{side: sample_data / path for side, path in sides.items()}, recipes=["none"])
     assert without_provenance(report) == without_provenance(here)
     read = [request for request in like_the_hub.gets() if "/resolve/" in request.path]
-    assert len(read) == 6  # of each side the footer, the keys, the logprobs
+    assert len(read) == 8  # of each side the footer, the keys, the logprobs; then token ids, by the keys of one side
     assert len(open_dump(["hf://datasets/me/run/**/train_async.parquet"]).files) == 1
 
 
