@@ -125,7 +125,7 @@ defect.
 
 In the texts d = trainer logprob - inference logprob of a token, rho = exp(d), q = exp(inference logprob), S and G are
 the sum and the mean of d over a rollout's scored tokens, and k3 = mean(exp(d) - 1 - d) in nats per token. Tests on
-single tokens look at a fixed sample of whole groups, one million tokens at most, the same for any order of the dump."""
+single tokens look at a fixed sample of whole groups, about a million tokens, the same for any order of the dump."""
 
 
 def findings_page() -> str:

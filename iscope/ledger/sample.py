@@ -1,7 +1,7 @@
 """A fixed sample of whole rollouts, tokens included, for what no sum over a rollout can show.
 
-The sample is a bottom-k one: every rollout has a key, a hash, and those with the smallest keys are kept as long as
-their tokens fit. It is the same whatever the order of the dump, its batches, threads and files, and two samples merge
+The sample is a bottom-k one: every rollout has a key, a hash, and those with the smallest keys are kept until they have
+a million tokens. It is the same whatever the order of the dump, its batches, threads and files, and two samples merge
 into the one of both dumps. The upper half of a key comes from the group, so that groups are sampled whole.
 """
 
@@ -142,10 +142,9 @@ class SampleBuilder:
         held = [(part.rollouts[_KEY].to_numpy(), np.diff(part.offsets)) for part in self._parts]
         keys, lengths = (np.concatenate([np.zeros(0, np.uint64), *parts]) for parts in zip(*held, *found, strict=True))
         order = np.argsort(keys, kind="stable")
-        within = np.cumsum(lengths[order]) <= TOKENS
-        fit = min(int(within.sum()), ROLLOUTS)
+        fit = _fitting(lengths[order])
         if fit < keys.size:
-            self._limit = keys[order[max(fit - 1, 0)]]
+            self._limit = keys[order[fit - 1]]
 
 
 @dataclass(frozen=True)
@@ -164,15 +163,24 @@ class _Size:
 
 
 def _smallest(parts: list[Sample]) -> Sample:
-    """The rollouts with the smallest keys that fit, in the order of their keys; at least one, if there are any."""
+    """The rollouts with the smallest keys, in the order of their keys, as many as fit."""
     parts = [part for part in parts if len(part)]
     if not parts:
         return Sample.empty()
     rollouts = pl.concat([part.rollouts for part in parts], how="diagonal_relaxed")
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     order = order_by(rollouts, [_KEY, "rollout_id"])
-    fit = int(np.searchsorted(np.cumsum(lengths[order]), TOKENS, side="right"))
-    return put_together(parts, rollouts, order[: min(max(fit, 1), ROLLOUTS)])
+    return put_together(parts, rollouts, order[: _fitting(lengths[order])])
+
+
+def _fitting(lengths: Array) -> int:
+    """How many rollouts of these lengths, in the order of their keys, are in the sample; one of any is.
+
+    The one that fills it is in: if it were left out, a later one could take its place in a part of the dump, and parts
+    would not merge into the sample of the whole.
+    """
+    before = np.cumsum(lengths) - lengths
+    return min(int((before < TOKENS).sum()), ROLLOUTS)
 
 
 def put_together(parts: list[Sample], rollouts: pl.DataFrame, order: Array) -> Sample:

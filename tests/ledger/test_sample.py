@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from iscope.dump import open_dump
 from iscope.engines import local
@@ -49,11 +53,34 @@ def test_merging_parts_changes_nothing():
     same(sample_of(table), sample_of(table[:50]).merge(sample_of(table[50:])))
 
 
+@given(
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=30),
+    cuts=st.lists(st.integers(0, 30), max_size=4),
+    grouped=st.booleans(),
+    seed=st.integers(0, 9),
+)
+def test_full_samples_merge_exactly(lengths, cuts, grouped, seed):
+    """Whatever the lengths: the rollout that fills a sample is in it."""
+    values = [np.random.default_rng([seed, i]).normal(-1, 0.3, n).tolist() for i, n in enumerate(lengths)]
+    schema = {name: pl.List(pl.Float32) for name in ("trainer_logprobs", "inference_logprobs")}
+    data = {"trainer_logprobs": values, "inference_logprobs": [[x - 0.01 for x in row] for row in values]}
+    table = pl.DataFrame(data | {"rollout_id": [str(i) for i in range(len(lengths))]}, schema_overrides=schema)
+    if grouped:
+        table = table.with_columns(group_id=pl.int_range(pl.len()) // 3)
+    edges = sorted({0, table.height, *(min(cut, table.height) for cut in cuts)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TOKENS", 60)
+        found = Sample.empty()
+        for first, last in pairwise(edges):
+            found = sample_of(table[first:last]).merge(found)
+        same(sample_of(table, 50), found)
+
+
 @pytest.mark.usefixtures("small")
 def test_it_holds_whole_groups_as_they_are_in_the_dump():
     table = healthy().table()
     found = sample_of(table, 900)
-    assert 2000 < found.tokens <= 3000
+    assert 3000 <= found.tokens < 3000 + table["trainer_logprobs"].list.len().max()
     rows = {row["rollout_id"]: row for row in table.iter_rows(named=True)}
     for index, rollout in enumerate(found.rollouts["rollout_id"]):
         place = slice(found.offsets[index], found.offsets[index + 1])
