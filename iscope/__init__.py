@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from iscope.recipes.own.function import recipe
     from iscope.recipes.own.registered import register
     from iscope.rollouts import RolloutBatch
+    from iscope.sharding import map_shard, merge
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,8 @@ __all__ = [
     "compare",
     "convert",
     "inspect",
+    "map_shard",
+    "merge",
     "recipe",
     "register",
     "replay",
@@ -64,6 +67,8 @@ _HOMES = {
     "compare": "iscope.comparison",
     "convert": "iscope.dump.canonical",
     "inspect": "iscope.api",
+    "map_shard": "iscope.sharding",
+    "merge": "iscope.sharding",
     "recipe": "iscope.recipes.own.function",
     "register": "iscope.recipes.own.registered",
     "replay": "iscope.api",

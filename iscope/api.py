@@ -15,7 +15,7 @@ from iscope.analysis.levels import Levels
 from iscope.analysis.report import build_report
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.dump.contents import contents_of
-from iscope.dump.supplied import supplied_ratios
+from iscope.dump.record import Record
 from iscope.dump.writer import output_path
 from iscope.engines import local
 from iscope.engines.batch_scope import batch_scope
@@ -287,7 +287,7 @@ def make_plan(
 
 def report_of(
     ledger: Ledger,
-    dump: Dump,
+    dump: Dump | Record,
     by: Sequence[str] = (),
     said: Sequence[str] = (),
     levels: Levels | None = None,
@@ -297,30 +297,27 @@ def report_of(
 
     Args:
         ledger: what was measured.
-        dump: the dump, read to its end.
+        dump: the dump, read to its end, or the record of it.
         by: what to break the figures down by.
         said: what to say of the configurations that were read.
         levels: what is healthy.
         shown: which of the plan's recipes are in the report, by index; None is all.
     """
-    tally = dump.tally
-    notes = {f"conflicting_{column}": count for column, count in sorted(tally.conflicts.items())}
-    notes |= {f"pairing_{verdict}": count for verdict, count in tally.pairing.items()}
-    notes["not_selected"] = tally.not_selected
+    record = dump if isinstance(dump, Record) else Record.of(dump)
     return build_report(
         ledger,
         by=by,
-        files=len(dump.files),
-        excluded=dict(tally.excluded),
-        notes={name: count for name, count in notes.items() if count},
-        assumptions=[*said, *dump.assumptions],
+        files=len(record.files),
+        excluded=dict(record.tally.excluded),
+        notes=record.notes,
+        assumptions=[*said, *record.assumptions],
         provenance={
             "iscope": __version__,
-            "files": [{"path": file.path, "bytes": file.size, "rows": file.rows} for file in dump.files],
+            "files": [{"path": file.path, "bytes": file.size, "rows": file.rows} for file in record.files],
             "plan": ledger.plan.to_dict() | {"fingerprint": ledger.plan.fingerprint()},
         },
         levels=levels,
-        supplied=supplied_ratios(dump),
+        supplied=record.supplied,
         shown=shown,
     )
 
@@ -355,12 +352,16 @@ def measure_dump(plan: Plan, dump: Dump, progress: Callable[[int, int], None] | 
     """
     cuts = find_cuts(dump.batches, plan.recipes, plan.unscored, plan.batch)
     measured = local.run(scoped(dump.batches(), plan.batch), plan, progress, cuts)
-    _refuse_nothing(measured, dump)
+    refuse_nothing(measured, dump)
     return measured
 
 
-def _refuse_nothing(measured: Ledger, dump: Dump) -> None:
-    """Every rollout left out is no report, but one sentence that says why."""
+def refuse_nothing(measured: Ledger, dump: Dump | Record) -> None:
+    """Every rollout left out is no report, but one sentence that says why.
+
+    Raises:
+        DataError: when it is so.
+    """
     excluded = {reason: count for reason, count in sorted(dump.tally.excluded.items()) if count}
     if excluded and not measured.rows.height and not dump.tally.not_selected:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in excluded.items())

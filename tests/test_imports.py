@@ -15,6 +15,7 @@ ROOMS = (
     "cli",
     "integrations",
     "comparison",
+    "sharding",
     "api",
     "gates",
     "render",

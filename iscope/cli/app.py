@@ -17,6 +17,8 @@ from iscope.cli.convert import convert
 from iscope.cli.explain import explain
 from iscope.cli.help import GroupedCommand
 from iscope.cli.inspect import inspect
+from iscope.cli.map import map_
+from iscope.cli.merge import merge
 from iscope.cli.options import wants_json
 from iscope.cli.recipes import recipes
 from iscope.cli.replay import replay
@@ -42,6 +44,8 @@ app.command("compare", cls=GroupedCommand, short_help="Which correction at which
 )
 app.command("replay", cls=GroupedCommand, short_help="What one correction does to every token, as Parquet.")(replay)
 app.command("inspect", cls=GroupedCommand, short_help="What is in a dump, and what is wrong with it.")(inspect)
+app.command("map", cls=GroupedCommand, short_help="One shard of a dump measured, for any scheduler.")(map_)
+app.command("merge", cls=GroupedCommand, short_help="The report of a dump from its shards' parts.")(merge)
 app.command("report", cls=GroupedCommand, short_help="A saved report in any format, without its dump.")(report)
 app.command("explain", cls=GroupedCommand, short_help="A finding: what it means, its causes, what to do.")(explain)
 app.command("convert", cls=GroupedCommand, short_help="Any framework's dump as Parquet, sides joined.")(convert)

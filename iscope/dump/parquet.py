@@ -71,6 +71,13 @@ class ParquetSource:
                     yield first, {key: self._array(batch, name) for key, name in columns.items()}
                     first += batch.num_rows
 
+    def groups(self, anchor: str) -> list[tuple[int, int]]:
+        """Return the rows and the tokens (values of the list column ``anchor``) of each row group, by the footer."""
+        with readable(self.name), pq.ParquetFile(self.name) as file:
+            metadata, leaf = file.metadata, _leaf(file.metadata, anchor)
+            groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+            return [(group.num_rows, group.column(leaf).num_values) for group in groups]
+
     def possible(self, bounds: Sequence[Bound]) -> Flags:
         """Return bool [rows]: False for rows that cannot meet the bounds, by row-group statistics and folder names."""
         of_folders = [(bound, self.constants[bound.column]) for bound in bounds if bound.column in self.constants]
