@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 import iscope
+from iscope.api import make_plan, measure_dump
 from iscope.dump import open_dump, units
+from iscope.engines.gather import Gathering
+from iscope.engines.job import Job
 from iscope.errors import DataError, UsageError
 from iscope.ledger import part as parts
 from iscope.ledger import store
@@ -91,12 +94,16 @@ def plan_of(dump: Path, report: iscope.Report) -> tuple[bytes, bytes]:
 def test_samples_and_tails_that_are_full_merge_exactly(dump, tmp_path, monkeypatch):
     monkeypatch.setattr("iscope.ledger.sample.TOKENS", 3000)
     monkeypatch.setattr("iscope.ledger.tail.KEPT", 100)
-    files = mapped(dump, tmp_path / "parts", 20)
-    iscope.analyze(dump, **SETTINGS, ledger=tmp_path / "whole.ledger")
-    iscope.merge(*files, ledger=tmp_path / "merged.ledger")
-    whole = store.load(tmp_path / "whole.ledger")
+    plan = make_plan(RECIPES)
+    source = open_dump([dump])
+    whole, job = measure_dump(plan, source), Job.of(plan, source)
     assert 2000 < whole.sample.tokens <= 3000
     assert [tail.size for tail in whole.tails.values()] == [100, 100]
+    gathering = Gathering()
+    for index, unit in enumerate(random.Random(1).sample(job.units, len(job.units))):
+        gathering.add(job.measure([unit]), str(index))
+    store.save(whole, tmp_path / "whole.ledger")
+    store.save(gathering.finish(), tmp_path / "merged.ledger")
     assert (tmp_path / "merged.ledger").read_bytes() == (tmp_path / "whole.ledger").read_bytes()
 
 
