@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from iscope.analysis.levels import Levels
-from iscope.api import Path, make_plan, refuse_nothing, report_of, without_reference_terms
+from iscope.api import Path, make_plan, report_of, without_reference_terms
 from iscope.dump import Source, open_dump
 from iscope.dump.record import Record
 from iscope.dump.units import shard_of
 from iscope.dump.writer import output_path
+from iscope.engines.conduct import refuse_nothing
 from iscope.engines.gather import Gathering
 from iscope.engines.job import Job
 from iscope.errors import DataError, UsageError

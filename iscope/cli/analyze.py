@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from iscope.cli import options as opt
 from iscope.cli import output
 from iscope.cli.progress import progress
+from iscope.engines.named import check_engine
 from iscope.render import renderer
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ def analyze(
     unscored: opt.UnscoredOption = "exclude",
     strict: opt.Strict = False,
     healthy_k3: opt.HealthyK3 = None,
+    engine: opt.EngineName = "local",
+    resume: opt.Resume = None,
+    resume_every: opt.ResumeEvery = 30.0,
+    allow_missing: opt.AllowMissing = False,
     ledger: opt.LedgerFile = None,
     format_name: opt.Format = None,
     output_file: opt.OutputFile = output.STDOUT,
@@ -52,6 +57,7 @@ def analyze(
         output.writable(file, force=force, inputs=used, option="--ledger")
     named = opt.column_map(columns or [])
     share = opt.fit_share(fit)
+    check_engine(engine)
     check_recipes(recipe or [], like or [], recipes_file or [])
 
     from iscope.api import analyze as run  # torch is imported here, once nothing can be told without it
@@ -75,6 +81,10 @@ def analyze(
             fit=share,
             healthy_k3=healthy_k3,
             ledger=ledger,
+            engine=engine,
+            resume=resume,
+            resume_every=resume_every,
+            allow_missing=allow_missing,
             progress=tick,
         )
     deliver(report, target, quiet=quiet, verbose=verbose)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -70,7 +71,9 @@ def _common(
 
 
 def main() -> NoReturn:
-    """Run the command line and leave the process with its exit code."""
+    """Run the command line and leave the process with its exit code; SIGTERM interrupts it as Ctrl-C does."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 

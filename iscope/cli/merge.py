@@ -24,16 +24,12 @@ By = Annotated[
         "default as it was. Repeatable.",
     ),
 ]
-AllowMissing = Annotated[
-    bool,
-    typer.Option("--allow-missing", help="Report on the parts that there are; the coverage says what is missing."),
-]
 
 
 def merge(
     part: Parts = None,
     by: By = None,
-    allow_missing: AllowMissing = False,
+    allow_missing: opt.AllowMissing = False,
     healthy_k3: opt.HealthyK3 = None,
     ledger: opt.LedgerFile = None,
     format_name: opt.Format = None,

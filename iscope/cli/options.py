@@ -183,6 +183,45 @@ LedgerFile = Annotated[
     str | None,
     typer.Option("--ledger", metavar="FILE", rich_help_panel=_OUTPUT, help="Keep the per-rollout sums in this file."),
 ]
+_RUN = "How to run"
+
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="local|ray",
+        rich_help_panel=_RUN,
+        help="What measures the dump: this process, or a Ray cluster (that of RAY_ADDRESS, else one on this machine).",
+    ),
+]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "--resume",
+        metavar="FOLDER",
+        rich_help_panel=_RUN,
+        show_default=False,
+        help="Keep what is done in this folder; the same command goes on from there after it was interrupted or "
+        "killed.",
+    ),
+]
+ResumeEvery = Annotated[
+    float,
+    typer.Option(
+        "--resume-every",
+        metavar="SECONDS",
+        rich_help_panel=_RUN,
+        help="Work that may be lost with --resume.",
+    ),
+]
+AllowMissing = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing",
+        rich_help_panel=_RUN,
+        help="Leave out what cannot be measured; the coverage says what is missing.",
+    ),
+]
 Format = Annotated[
     str | None,
     typer.Option(

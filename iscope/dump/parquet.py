@@ -32,6 +32,7 @@ class ParquetSource:
         size: bytes on disk.
         schema: its columns, then those of its ``key=value`` folders.
         constants: the values of the latter.
+        modified: when it was changed last, ns; 0 is not known.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ParquetSource:
     size: int
     schema: pa.Schema
     constants: Mapping[str, str | int | None] = field(default_factory=dict)
+    modified: int = 0
 
     @classmethod
     def open(cls, path: str) -> ParquetSource:
@@ -52,7 +54,7 @@ class ParquetSource:
         constants = {key: value for key, value in hive_values(path).items() if key not in schema.names}
         for key, value in constants.items():
             schema = schema.append(pa.field(key, pa.int64() if isinstance(value, int) else pa.string()))
-        return cls(path, rows, os.path.getsize(path), schema, constants)
+        return cls(path, rows, os.path.getsize(path), schema, constants, os.stat(path).st_mtime_ns)
 
     def read(
         self, columns: Mapping[str, str], anchor: str, batch_tokens: int, wanted: Flags | None = None
@@ -61,9 +63,9 @@ class ParquetSource:
         names = list(dict.fromkeys(name for name in columns.values() if name not in self.constants))
         if wanted is not None and not wanted.any():
             return
-        with readable(self.name), pq.ParquetFile(self.name, **_STREAMED) as file:
+        with self._unchanged(), readable(self.name), pq.ParquetFile(self.name, **_STREAMED) as file:
             if file.metadata.num_rows != self.rows or not set(names) <= set(file.schema_arrow.names):
-                raise DataError(f"{self.name}: the file was replaced while it was being read; run this again.")
+                raise self._changed()
             for run in _runs(file.metadata, anchor, batch_tokens, wanted):
                 first = run.first
                 rows = rows_per_read(run.tokens, run.rows, batch_tokens)
@@ -89,6 +91,28 @@ class ParquetSource:
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         kept = [not any(_excludes(bound, group.column(leaf)) for bound, leaf in leaves.items()) for group in groups]
         return np.repeat(np.array(kept, dtype=np.bool_), [group.num_rows for group in groups])
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """What is read, and what goes wrong, is of the file that was opened; else it is said that it changed."""
+        try:
+            yield
+        except DataError:
+            if self._differs():
+                raise self._changed() from None
+            raise
+        if self._differs():
+            raise self._changed()
+
+    def _differs(self) -> bool:
+        try:
+            found = os.stat(self.name)
+        except OSError:
+            return True
+        return found.st_size != self.size or bool(self.modified and found.st_mtime_ns != self.modified)
+
+    def _changed(self) -> DataError:
+        return DataError(f"{self.name}: the file was changed or replaced while it was being read; run this again.")
 
     def _array(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name in self.constants:

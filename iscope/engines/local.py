@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import torch
 
@@ -19,6 +19,8 @@ Progress = Callable[[int, int], None]
 
 # Decoding is one after the other; beyond this many threads all wait for it.
 _MOST_WORKERS = 4
+# Seconds: polars takes signals so that they wake no thread that waits, and Ctrl-C would be noticed when all is done.
+_LOOKS_UP = 0.2
 
 
 def run(
@@ -42,8 +44,11 @@ def run(
     workers = min(workers or os.cpu_count() or 1, _MOST_WORKERS)
     with ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
         try:
-            for done in [pool.submit(shared.work) for _ in range(workers)]:
-                done.result()
+            threads = [pool.submit(shared.work) for _ in range(workers)]
+            while wait(threads, _LOOKS_UP).not_done:
+                pass
+            for thread in threads:
+                thread.result()
         except BaseException:
             shared.stop()  # an interrupted pass must not go on to its end
             raise

@@ -122,6 +122,16 @@ def load(path: str | os.PathLike[str]) -> Part:
     )
 
 
+def units_in(path: str | os.PathLike[str]) -> list[str]:
+    """Return the ids of the units of a part, without reading what was measured.
+
+    Raises:
+        DataError: when the file is no part.
+    """
+    units: list[str] = _about(path)[0]["units"]
+    return units
+
+
 def _about(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[Supplied]]:
     try:
         with zipfile.ZipFile(path) as archive:
