@@ -88,6 +88,8 @@ sys.modules[__name__].__class__ = _Package
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its home on first use."""
+    if name == "engines":
+        return import_module("iscope.engines")
     if name not in _HOMES:
         raise AttributeError(f"module 'iscope' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -191,7 +191,7 @@ EngineName = Annotated[
         "--engine",
         metavar="local|ray",
         rich_help_panel=_RUN,
-        help="What measures the dump: this process, or a Ray cluster (that of RAY_ADDRESS, else one on this machine).",
+        help="What measures the dump: this process, or a Ray cluster (of RAY_ADDRESS or ray start, else its own).",
     ),
 ]
 Resume = Annotated[

@@ -98,18 +98,17 @@ class ParquetSource:
         try:
             yield
         except DataError:
-            if self._differs():
-                raise self._changed() from None
+            self._refuse_change()
             raise
-        if self._differs():
-            raise self._changed()
+        self._refuse_change()
 
-    def _differs(self) -> bool:
+    def _refuse_change(self) -> None:
         try:
             found = os.stat(self.name)
-        except OSError:
-            return True
-        return found.st_size != self.size or bool(self.modified and found.st_mtime_ns != self.modified)
+        except OSError as error:
+            raise DataError(f"{self.name}: the file cannot be reached any more ({error.strerror}).") from None
+        if found.st_size != self.size or (self.modified and found.st_mtime_ns != self.modified):
+            raise self._changed() from None
 
     def _changed(self) -> DataError:
         return DataError(f"{self.name}: the file was changed or replaced while it was being read; run this again.")

@@ -72,6 +72,12 @@ def dump_of(dump: Dump, units: Sequence[Unit]) -> Dump:
     return replace(dump, content=replace(table, parts=parts))
 
 
+def elsewhere(dump: Dump) -> Dump:
+    """Return a dump as another machine reads it, whose files need not be of the same time."""
+    table = _table(dump)
+    return replace(dump, content=replace(table, parts=tuple(map(_undated, table.parts))))
+
+
 def digest_of(dump: Dump, units: Collection[Unit]) -> str:
     """Return what tells a dump, and how it is read, from others: 16 hexadecimal digits."""
     columns = {part.source.name: dict(part.columns) for part in _table(dump).parts}
@@ -114,6 +120,11 @@ def _table(dump: Dump) -> Table:
                 "one first (iscope convert)."
             )
     return dump.content
+
+
+def _undated(part: Part) -> Part:
+    assert isinstance(part.source, ParquetSource)
+    return replace(part, source=replace(part.source, modified=0))
 
 
 def _of_part(part: Part, anchor: str) -> Iterator[Unit]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from iscope.engines.in_parts import Engine
 
 # The local engine has two homes: one pass, or part by part where parts are to be kept.
-ENGINES = {"local": None, "ray": "iscope.engines.ray:Ray"}
+ENGINES = {"local": None, "ray": "iscope.engines.ray_tasks:Ray"}
 
 
 def check_engine(name: str) -> None:

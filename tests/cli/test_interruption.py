@@ -99,7 +99,17 @@ def replace(file: Path) -> None:
     file.with_suffix(".new").replace(file)
 
 
-@pytest.mark.parametrize("change", [cut, replace, Path.unlink])
+def test_a_file_that_is_removed_while_it_is_read(tmp_path):
+    file = tmp_path / "a.parquet"
+    batches = reading(file)
+    file.unlink()
+    with pytest.raises(
+        DataError, match=r"a\.parquet: the file cannot be reached any more \(No such file or directory\)"
+    ):
+        list(batches)
+
+
+@pytest.mark.parametrize("change", [cut, replace])
 def test_a_file_that_changes_while_it_is_read(tmp_path, change):
     file = tmp_path / "a.parquet"
     batches = reading(file)
