@@ -5,19 +5,24 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import iscope
 from iscope.api import make_plan, measure_dump
 from iscope.dump import open_dump, units
+from iscope.dump.record import Record
 from iscope.engines.gather import Gathering
 from iscope.engines.job import Job
 from iscope.errors import DataError, UsageError
 from iscope.ledger import part as parts
 from iscope.ledger import store
 from tests.engines.dumps import write
+from tests.rollout_factory import rollouts, table_of
 
 RECIPES = [
     "none",
@@ -38,12 +43,12 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("sharding") / "run")
 
 
-def mapped(dump: Path, folder: Path, count: int, which=None, **settings) -> list[Path]:
+def mapped(dump: Path, folder: Path, count: int, which=None, **options) -> list[Path]:
     folder.mkdir(exist_ok=True)
     files = []
     for index in which or range(1, count + 1):
         files.append(folder / f"{index}.part")
-        iscope.map_shard(dump, shard=(index, count), output=files[-1], **(SETTINGS | settings))
+        iscope.map_shard(dump, shard=(index, count), output=files[-1], **(SETTINGS | options))
     return files
 
 
@@ -51,7 +56,7 @@ def as_bytes(report: iscope.Report) -> bytes:
     return json.dumps(report.to_dict()).encode()
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 50])
+@pytest.mark.parametrize("count", [1, 2, 7, 40])
 def test_merged_parts_give_the_report_of_the_whole_dump(dump, tmp_path, count):
     whole = iscope.analyze(dump, **SETTINGS, ledger=tmp_path / "whole.ledger")
     files = mapped(dump, tmp_path / "parts", count)
@@ -62,7 +67,7 @@ def test_merged_parts_give_the_report_of_the_whole_dump(dump, tmp_path, count):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "options",
     [
         {"where": "env = 'math' AND step >= 1"},
         {"batch": "step"},
@@ -72,9 +77,9 @@ def test_merged_parts_give_the_report_of_the_whole_dump(dump, tmp_path, count):
     ],
     ids=str,
 )
-def test_settings_are_those_of_analyze(dump, tmp_path, settings):
-    files = mapped(dump, tmp_path / "parts", 3, **settings)
-    assert as_bytes(iscope.merge(*files)) == as_bytes(iscope.analyze(dump, **(SETTINGS | settings)))
+def test_settings_are_those_of_analyze(dump, tmp_path, options):
+    files = mapped(dump, tmp_path / "parts", 3, **options)
+    assert as_bytes(iscope.merge(*files)) == as_bytes(iscope.analyze(dump, **(SETTINGS | options)))
 
 
 def test_what_only_a_report_needs_is_chosen_when_merging(dump, tmp_path):
@@ -105,6 +110,27 @@ def test_samples_and_tails_that_are_full_merge_exactly(dump, tmp_path, monkeypat
     store.save(whole, tmp_path / "whole.ledger")
     store.save(gathering.finish(), tmp_path / "merged.ledger")
     assert (tmp_path / "merged.ledger").read_bytes() == (tmp_path / "whole.ledger").read_bytes()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=rollouts(min_size=1, unusable=True), data=st.data())
+def test_units_in_any_grouping_and_order_are_the_whole(drawn, data, tmp_path):
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    table, cut = table_of(drawn), data.draw(st.integers(0, len(drawn)))
+    for name, part in (("a", table[:cut]), ("b", table[cut:])):
+        part.write_parquet(folder / f"{name}.parquet", row_group_size=data.draw(st.integers(1, 3)))
+    plan, source = make_plan(RECIPES), open_dump([folder])
+    job, gathering = Job.of(plan, source), Gathering()
+    left = data.draw(st.permutations(job.units))
+    while left:
+        count = data.draw(st.integers(1, len(left)))
+        gathering.add(job.measure(left[:count]), f"{len(left)} left")
+        left = left[count:]
+    store.save(measure_dump(plan, source), folder / "whole")
+    store.save(gathering.finish(), folder / "merged")
+    assert gathering.missing("") is None
+    assert (folder / "whole").read_bytes() == (folder / "merged").read_bytes()
+    assert Record.of(source).of_parts(gathering.tallies).tally == source.tally
 
 
 def test_shards_are_balanced_neighbours_and_every_unit_is_in_one(dump):
@@ -223,7 +249,7 @@ def test_a_breakdown_by_a_column_that_was_not_carried_is_refused(dump, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("options", "message"),
     [
         ({"batch": 10}, "batches of 10 rollouts in a row are told apart only in a dump that is read as a whole"),
         ({"recipes": ["areal/m2po"]}, "areal/m2po.* looks at the whole batch before it decides on a token"),
@@ -232,9 +258,9 @@ def test_a_breakdown_by_a_column_that_was_not_carried_is_refused(dump, tmp_path)
     ],
     ids=str,
 )
-def test_what_cannot_be_measured_in_parts(dump, tmp_path, settings, message):
+def test_what_cannot_be_measured_in_parts(dump, tmp_path, options, message):
     with pytest.raises(UsageError, match=message):
-        iscope.map_shard(dump, **({"shard": (1, 2), "output": tmp_path / "a.part"} | settings))
+        iscope.map_shard(dump, **({"shard": (1, 2), "output": tmp_path / "a.part"} | options))
     assert list(tmp_path.iterdir()) == []
 
 
