@@ -15,6 +15,14 @@ from iscope.errors import UsageError
 
 _PART = "The part"
 
+Dump = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="DUMP",
+        show_default=False,
+        help="Parquet files, folders or quoted globs of rollouts, of the whole dump.",
+    ),
+]
 Shard = Annotated[
     str,
     typer.Option(
@@ -41,7 +49,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=_PART, hel
 
 
 def map_(
-    dump: opt.Dump = None,
+    dump: Dump = None,
     shard: Shard = "",
     output_file: PartFile = "",
     force: Force = False,

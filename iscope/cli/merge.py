@@ -15,13 +15,26 @@ Parts = Annotated[
     list[str] | None,
     typer.Argument(metavar="PART", show_default=False, help="All parts of a dump, as iscope map wrote them."),
 ]
+_QUESTION = "What to look at"
+
 By = Annotated[
     list[str] | None,
     typer.Option(
         "--by",
         metavar="KEY",
+        rich_help_panel=_QUESTION,
         help="Break figures down by step, lag, length, group, p, or a column that iscope map was given with --by; by "
         "default as it was. Repeatable.",
+    ),
+]
+
+
+AllowMissing = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing",
+        rich_help_panel=_QUESTION,
+        help="Report on the parts that there are; the coverage says what is missing.",
     ),
 ]
 
@@ -29,7 +42,7 @@ By = Annotated[
 def merge(
     part: Parts = None,
     by: By = None,
-    allow_missing: opt.AllowMissing = False,
+    allow_missing: AllowMissing = False,
     healthy_k3: opt.HealthyK3 = None,
     ledger: opt.LedgerFile = None,
     format_name: opt.Format = None,

@@ -179,18 +179,24 @@ def _connected(address: str | None, options: Mapping[str, Any]) -> Iterator[Any]
     if named in ("", "local"):
         quiet["include_dashboard"] = False
     try:
-        _reach(named)
-        ray.init(address=address, **(quiet | dict(options)))
-    except (ConnectionError, OSError) as error:
-        said = str(error).strip().split("\n")[0].rstrip(".")
-        raise UsageError(f"no Ray cluster answers at {named or 'this machine'} ({said}).") from None
-    try:
+        _join(ray, address, named, quiet | dict(options))
         if threading.current_thread() is threading.main_thread():
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         yield ray
     finally:
         ray.shutdown()
+
+
+def _join(ray: Any, address: str | None, named: str, options: Mapping[str, Any]) -> None:
+    try:
+        _reach(named)
+        ray.init(address=address, **options)
+    except (ConnectionError, OSError) as error:
+        said = str(error).strip().split("\n")[0].rstrip(".")
+        raise UsageError(f"no Ray cluster answers at {named or 'this machine'} ({said}).") from None
+    except SystemExit:  # what Ray makes of SIGTERM meanwhile
+        raise KeyboardInterrupt from None
 
 
 def _reach(address: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from iscope.cli.app import run
 from iscope.dump import units
 from tests.engines.dumps import write
 
+ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ["--recipe", "trl/token_mask", "--recipe", "none", "--by", "env"]
 
 
@@ -97,3 +100,11 @@ def test_refusals(dump, tmp_path, monkeypatch, capfd, words, code, message):
     assert (out, err.count("\n")) == ("", 1)
     assert message in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_usage_errors_do_not_wait_for_torch():
+    code = "import sys; from iscope.cli.app import run; print(run(['map']), run(['merge']), 'torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert done.stdout == "2 2 False\n"
