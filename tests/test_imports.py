@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "iscope"
 ROOMS = (
     "cli",
     "integrations",
-    "comparison",
     "sharding",
+    "comparison",
     "api",
     "gates",
     "render",

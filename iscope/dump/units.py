@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,8 @@ from iscope.errors import UsageError
 
 # Small row groups are joined up to so many tokens: units cost a task's overhead, or a line in a list, each.
 TOKENS = 2**16
+# Footers read at a time: far away, each is a wait and little else.
+_READERS = 16
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ def units_of(dump: Dump) -> list[Unit]:
         DataError: when a file cannot be read.
     """
     table = _table(dump)
-    return [unit for part in table.parts for unit in _of_part(part, table.anchor)]
+    with ThreadPoolExecutor(_READERS) as pool:
+        return list(chain.from_iterable(pool.map(lambda part: _of_part(part, table.anchor), table.parts)))
 
 
 def dump_of(dump: Dump, units: Sequence[Unit]) -> Dump:
@@ -127,16 +132,17 @@ def _undated(part: Part) -> Part:
     return replace(part, source=replace(part.source, modified=0))
 
 
-def _of_part(part: Part, anchor: str) -> Iterator[Unit]:
-    source = part.source
+def _of_part(part: Part, anchor: str) -> list[Unit]:
+    source, units = part.source, []
     assert isinstance(source, ParquetSource)
     start, first, rows, held = 0, 0, 0, 0
     groups = source.groups(part.columns[anchor])
     for index, (group_rows, group_tokens) in enumerate(groups):
         rows, held = rows + group_rows, held + group_tokens
         if held >= TOKENS or index == len(groups) - 1:
-            yield Unit(source.name, source.size, (start, index + 1), first, rows, held)
+            units.append(Unit(source.name, source.size, (start, index + 1), first, rows, held))
             start, first, rows, held = index + 1, first + rows, 0, 0
+    return units
 
 
 def _joined(units: Sequence[Unit]) -> list[Unit]:

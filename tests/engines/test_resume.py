@@ -202,9 +202,10 @@ def test_killed_at_twenty_moments_and_resumed(dump, undisturbed, tmp_path):
     words = ["analyze", str(dump), *WORDS, "--resume", str(state), "--resume-every", "0", "--force"]
     words += ["-o", str(output / "report.json")]
     draw = random.Random(12)
-    moments = [draw.uniform(0.02, 0.8) for _ in range(20)]
+    moments = [(draw.randint(0, 3), draw.uniform(0, 0.05)) for _ in range(15)]
+    moments += [(0, draw.uniform(0, 0.5)) for _ in range(5)]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.engines.killed", json.dumps(moments), *words],
+        [sys.executable, "-m", "tests.engines.killed", str(state), json.dumps(moments), *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -214,6 +215,7 @@ def test_killed_at_twenty_moments_and_resumed(dump, undisturbed, tmp_path):
     ends = json.loads(done.stdout)
     assert ends.count(-signal.SIGKILL) >= 10
     assert set(ends) <= {-signal.SIGKILL, 0}
+    assert len(list(state.glob("*.part"))) >= 10
     left = [file.read_bytes() for file in output.glob("report.json")]
     report = iscope.analyze(dump, **SETTINGS, resume=state, resume_every=0)
     assert as_bytes(report) == undisturbed

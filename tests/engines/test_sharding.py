@@ -21,6 +21,7 @@ from iscope.engines.job import Job
 from iscope.errors import DataError, UsageError
 from iscope.ledger import part as parts
 from iscope.ledger import store
+from tests import own_cases
 from tests.engines.dumps import write
 from tests.rollout_factory import rollouts, table_of
 
@@ -74,8 +75,11 @@ def test_merged_parts_give_the_report_of_the_whole_dump(dump, tmp_path, count):
         {"precision": "float64", "unscored": "neutral"},
         {"recipes": None},
         {"by": ["p", "group"]},
+        {"recipes": None, "like": f"trl:{own_cases.DATA}/configs/trl/args.json"},
+        {"recipes": None, "recipes_file": own_cases.FILE},
+        {"recipes": [own_cases.mask, own_cases.rollout, own_cases.MEAN]},
     ],
-    ids=str,
+    ids=["where", "step", "precision", "default", "by", "like", "file", "own"],
 )
 def test_settings_are_those_of_analyze(dump, tmp_path, options):
     files = mapped(dump, tmp_path / "parts", 3, **options)
