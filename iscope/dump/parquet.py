@@ -111,7 +111,7 @@ class ParquetSource:
             raise self._changed() from None
 
     def _changed(self) -> DataError:
-        return DataError(f"{self.name}: the file was changed or replaced while it was being read; run this again.")
+        return DataError(f"{self.name}: the file was replaced or changed while it was being read; run this again.")
 
     def _array(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name in self.constants:

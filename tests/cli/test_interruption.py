@@ -115,7 +115,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, change):
     batches = reading(file)
     change(file)
     with pytest.raises(
-        DataError, match=r"a\.parquet: the file was changed or replaced while it was being read; run this"
+        DataError, match=r"a\.parquet: the file was replaced or changed while it was being read; run this"
     ):
         list(batches)
 
@@ -124,7 +124,7 @@ def test_a_file_of_the_same_size_written_anew_is_noticed(tmp_path):
     file = tmp_path / "a.parquet"
     batches = reading(file)
     file.write_bytes(file.read_bytes())
-    with pytest.raises(DataError, match="the file was changed or replaced while it was being read"):
+    with pytest.raises(DataError, match="the file was replaced or changed while it was being read"):
         list(batches)
 
 
