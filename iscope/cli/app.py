@@ -7,6 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -120,7 +121,8 @@ def _invoke(arguments: Sequence[str]) -> int:
 
 def _fail(error: BaseException, code: int, message: str | None = None, *, json: bool) -> int:
     said = prose(message if message is not None else error)
-    print(f"iscope: error: {said}", file=sys.stderr)
+    with suppress(OSError):  # the exit code tells it too, where there is no room left for a sentence
+        print(f"iscope: error: {said}", file=sys.stderr)
     if os.environ.get("ISCOPE_TRACEBACK"):
         traceback.print_exception(error)
     if json:

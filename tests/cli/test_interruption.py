@@ -65,6 +65,14 @@ def test_a_full_disk(dump, tmp_path, monkeypatch, capfd, words, message):
     assert left == ([] if "state" not in words else ["state", "state/lock", "state/state.json"])
 
 
+def test_a_disk_without_room_for_anything(dump, tmp_path, capsys):
+    with files_up_to(10):
+        assert run(["analyze", dump, "--resume", str(tmp_path / "state")]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"iscope: error: --resume {tmp_path / 'state'}: cannot write there: File too large.\n")
+    assert [file.name for file in (tmp_path / "state").iterdir()] == ["lock"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [[], ["--format", "json"]], ids=["terminal", "json"])
 def test_a_standard_output_without_room(dump, words):

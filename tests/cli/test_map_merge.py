@@ -102,6 +102,19 @@ def test_refusals(dump, tmp_path, monkeypatch, capfd, words, code, message):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_part_never_replaces_the_dump_nor_a_part_that_is_merged(dump, parts, capfd):
+    file = str(Path(dump) / "step_0.parquet")
+    assert run(["map", file, "--shard", "1/2", "-o", file, "--force"]) == 2
+    assert run(["map", dump, "--shard", "1/2", "-o", file, "--force"]) == 2
+    assert run(["map", dump, "--shard", "1/3", "-o", parts[0]]) == 2
+    assert run(["merge", *parts, "--ledger", parts[0], "--force"]) == 2
+    said = capfd.readouterr().err.splitlines()
+    assert said[0].endswith("this file is also used by the command itself; name another one.")
+    assert said[1].endswith("this file is part of the dump that is read; name another one.")
+    assert said[2].endswith("the file exists; add --force to overwrite it.")
+    assert said[3].endswith("this file is also used by the command itself; name another one.")
+
+
 def test_usage_errors_do_not_wait_for_torch():
     code = "import sys; from iscope.cli.app import run; print(run(['map']), run(['merge']), 'torch' in sys.modules)"
     done = subprocess.run(

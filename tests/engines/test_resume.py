@@ -118,6 +118,9 @@ def test_a_folder_that_cannot_be_used(dump, tmp_path):
         iscope.analyze(dump, resume=dump)
     with pytest.raises(UsageError, match=r"cannot make the folder: No such file or directory\."):
         iscope.analyze(dump, resume=tmp_path / "no" / "state")
+    (tmp_path / "odd" / "lock").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"--resume .*odd: cannot write there: Is a directory\."):
+        iscope.analyze(dump, resume=tmp_path / "odd")
     with pytest.raises(UsageError, match="resume_every must be a number of seconds from 0, not -1"):
         iscope.analyze(dump, resume=tmp_path / "state", resume_every=-1)
     assert not (tmp_path / "state").exists()

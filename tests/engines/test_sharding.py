@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -238,9 +239,10 @@ def test_a_file_that_is_no_part_is_refused(dump, tmp_path):
     (tmp_path / "cut.part").write_bytes(part.read_bytes()[:-100])
     with pytest.raises(DataError, match=r"cut\.part: this is no part that iscope map wrote, or it is damaged"):
         iscope.merge(tmp_path / "cut.part")
-    about = part.read_bytes().replace(b'"name": "iscope.part", "version": 1', b'"name": "iscope.part", "version": 2')
-    (tmp_path / "newer.part").write_bytes(about)
-    with pytest.raises(DataError, match=r"newer\.part"):
+    with zipfile.ZipFile(part) as old, zipfile.ZipFile(tmp_path / "newer.part", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(b'"iscope.part", "version": 1', b'"iscope.part", "version": 2'))
+    with pytest.raises(DataError, match=r"newer\.part is a part of format .*'version': 2.*; this iscope reads .* 1}"):
         iscope.merge(tmp_path / "newer.part")
     with pytest.raises(UsageError, match="There is nothing to merge"):
         iscope.merge()
