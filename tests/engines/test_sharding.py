@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from iscope.errors import DataError, UsageError
 from iscope.ledger import part as parts
 from iscope.ledger import store
 from tests import own_cases
-from tests.engines.dumps import write
+from tests.engines.dumps import frame, write
 from tests.rollout_factory import rollouts, table_of
 
 RECIPES = [
@@ -93,6 +94,21 @@ def test_what_only_a_report_needs_is_chosen_when_merging(dump, tmp_path):
     assert as_bytes(report) == as_bytes(iscope.analyze(dump, recipes=RECIPES, by=["env"], healthy_k3=0.5)).replace(
         *plan_of(dump, report)
     )
+
+
+def test_folders_that_are_columns_and_files_of_other_types(tmp_path):
+    for step in (0, 1, 2):
+        folder = tmp_path / "run" / f"step={step}"
+        folder.mkdir(parents=True)
+        table = (
+            frame(60, 10, seed=step)
+            .drop("step")
+            .with_columns(pl.col("reward").cast([pl.Float32, pl.Float64][step % 2]))
+        )
+        table.write_parquet(folder / "a.parquet", row_group_size=7)
+    options = {"recipes": ["none", "trl/sequence_mask"], "by": ["step"], "where": "step >= 1 AND env = 'math'"}
+    files = mapped(tmp_path / "run", tmp_path / "parts", 4, **options)
+    assert as_bytes(iscope.merge(*files)) == as_bytes(iscope.analyze(tmp_path / "run", **options))
 
 
 def plan_of(dump: Path, report: iscope.Report) -> tuple[bytes, bytes]:
@@ -287,7 +303,6 @@ def test_dumps_that_cannot_be_cut(dump, tmp_path):
 
 def sides_of(folder: Path):
     from iscope.dump import Sides
-    from tests.engines.dumps import frame
 
     for name in ("trainer", "inference"):
         frame().select("rollout_id", f"{name}_logprobs").write_parquet(folder / f"{name}.parquet")
@@ -295,8 +310,6 @@ def sides_of(folder: Path):
 
 
 def test_a_dump_without_a_usable_rollout_is_refused_when_it_is_whole(tmp_path):
-    from tests.engines.dumps import frame
-
     bad = frame(40).with_columns(advantage=float("nan"))
     bad.write_parquet(tmp_path / "bad.parquet", row_group_size=10)
     files = mapped(tmp_path / "bad.parquet", tmp_path / "parts", 2)
