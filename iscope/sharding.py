@@ -90,7 +90,7 @@ def map_shard(
     job = Job.of(plan, source)
     said = (*(sentence for item in own for sentence in item.said), *left)
     # The ratios a dump may bring along are those of its first rollouts: one part is enough to carry them.
-    record = Record.of(source) if index == 1 else Record(source.files, source.tally, source.assumptions)
+    record = Record.of(source) if index == 1 else Record.of_footers(source)
     asked = Asked((index, count), record, tuple(by), said)
     parts.save(job.measure(shard_of(job.units, index, count), progress, asked=asked), target)
 
@@ -119,13 +119,16 @@ def merge(
     if not files:
         raise UsageError("There is nothing to merge: name the parts that iscope map wrote.")
     levels, kept = Levels.of(healthy_k3), None if ledger is None else output_path(ledger, map(str, files))
-    gathering, shards = Gathering(), []
+    gathering, shards = Gathering(), list[tuple[int, int]]()
+    first: Asked | None = None
     for file in files:
         part = parts.load(file)
         if part.asked is None:
             raise DataError(f"{file}: this is the state of a command that can be resumed, and no part of iscope map.")
         gathering.add(part, str(file))
-        shards.append(part.asked)
+        shards.append(part.asked.shard)
+        first = part.asked if first is None or part.asked.shard < first.shard else first
+    assert first is not None
     missing = gathering.missing(_lacking(shards))
     if missing is not None and not allow_missing:
         raise UsageError(
@@ -133,7 +136,6 @@ def merge(
             "all parts, or add --allow-missing to report on these."
         )
     measured = gathering.finish()
-    first = min(shards, key=lambda asked: asked.shard)
     record = first.record.of_parts(gathering.tallies, missing)
     refuse_nothing(measured, record)
     if kept is not None:
@@ -153,12 +155,12 @@ def check_shard(shard: tuple[int, int]) -> tuple[int, int]:
     return index, count
 
 
-def _lacking(asked: Sequence[Asked]) -> str:
+def _lacking(shards: Sequence[tuple[int, int]]) -> str:
     """Which shards there are no parts of."""
-    counts = {part.shard[1] for part in asked}
+    counts = {count for _, count in shards}
     if len(counts) > 1:
         return f"shards that these parts, of {' and of '.join(f'{count:,}' for count in sorted(counts))}, leave out"
     (count,) = counts
-    lacking = sorted(set(range(1, count + 1)) - {part.shard[0] for part in asked})
+    lacking = sorted(set(range(1, count + 1)) - {index for index, _ in shards})
     named = ", ".join(map(str, lacking[:10])) + (f" and {len(lacking) - 10:,} more" if len(lacking) > 10 else "")
     return f"shard{'s' if len(lacking) > 1 else ''} {named} of {count:,}"

@@ -61,6 +61,11 @@ class Record:
         """Take the record of a dump that was read to its end."""
         return cls(dump.files, dump.tally, dump.assumptions, supplied_ratios(dump))
 
+    @classmethod
+    def of_footers(cls, dump: Dump) -> Record:
+        """Take the record of a dump without the ratios it may bring along, for which no file is read."""
+        return cls(dump.files, dump.tally, dump.assumptions)
+
     def of_parts(self, tallies: Sequence[Tally], missing: Missing | None = None) -> Record:
         """Return the record of the whole dump that was read in parts."""
         said = [*self.assumptions, *([missing.sentence()] if missing else [])]
@@ -78,9 +83,9 @@ class Record:
         return {name: count for name, count in notes.items() if count}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values, without what is missing and the ratios."""
+        """Return it as JSON values, without what is missing, the ratios, and which columns of the files are what."""
         return {
-            "files": [asdict(replace(file, columns=dict(file.columns))) for file in self.files],
+            "files": [{"path": file.path, "size": file.size, "rows": file.rows} for file in self.files],
             "tally": asdict(self.tally),
             "assumptions": self.assumptions,
         }

@@ -10,7 +10,7 @@ from iscope.dump.units import Unit
 from iscope.engines.in_parts import Failed, measured_singly
 from iscope.engines.job import Job
 from iscope.engines.local import Progress
-from iscope.errors import IscopeError
+from iscope.errors import DataError
 from iscope.ledger.part import Part
 
 # Tokens of the first part, before it is known how long one takes: a fraction of a second.
@@ -37,7 +37,7 @@ class Local:
             started = time.monotonic()
             try:
                 yield job.measure(chosen, progress)
-            except IscopeError:
+            except DataError:
                 if not tolerant:
                     raise
                 yield from measured_singly(job, chosen)

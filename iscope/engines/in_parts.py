@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from iscope.dump.record import Record
@@ -12,7 +12,7 @@ from iscope.engines.gather import Gathering
 from iscope.engines.job import Job
 from iscope.engines.local import Progress
 from iscope.engines.state import State
-from iscope.errors import IscopeError
+from iscope.errors import DataError, IscopeError
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.part import Part
 
@@ -37,7 +37,7 @@ class Engine(Protocol):
             job: the job.
             units: those of its units that are to be measured.
             progress: called with rollouts and tokens that are done.
-            tolerant: yield ``Failed`` for units that cannot be measured, and go on.
+            tolerant: yield ``Failed`` for units that cannot be read or whose worker is lost, and go on.
 
         Raises:
             IscopeError: when a unit cannot be measured, unless ``tolerant``.
@@ -83,11 +83,11 @@ def run(
             gathering.add(part, "a part")
     if state is not None:
         for name, kept in state.parts():
-            gathering.add(kept, name)
+            gathering.add(replace(kept, ledger=replace(kept.ledger, plan=job.plan)), name)
     if failed and not gathering.units:
         raise failed[0].error
-    record = Record.of(job.dump).of_parts(gathering.tallies, gathering.missing(_why(failed)))
-    return gathering.finish(), record
+    record = Record.of_footers(job.dump) if failed else Record.of(job.dump)
+    return gathering.finish(), record.of_parts(gathering.tallies, gathering.missing(_why(failed)))
 
 
 def measured_singly(job: Job, units: Sequence[Unit], workers: int | None = None) -> Iterator[Part | Failed]:
@@ -95,7 +95,7 @@ def measured_singly(job: Job, units: Sequence[Unit], workers: int | None = None)
     for unit in units:
         try:
             yield job.measure([unit], workers=workers)
-        except IscopeError as error:
+        except DataError as error:
             yield Failed(unit, error)
 
 

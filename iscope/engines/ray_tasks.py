@@ -19,7 +19,7 @@ from iscope.dump.units import Unit, elsewhere
 from iscope.engines.in_parts import Failed, measured_singly
 from iscope.engines.job import Job
 from iscope.engines.local import Progress
-from iscope.errors import IscopeError, UsageError
+from iscope.errors import DataError, IscopeError, UsageError
 from iscope.ledger.part import Part
 
 # Tokens of a task: seconds of work, so that starting it and moving its part, some 12 MB at most, do not count.
@@ -103,7 +103,7 @@ def _task(job: Job, units: list[Unit], workers: int, tolerant: bool) -> bytes:
     found: list[Part | Failed]
     try:
         found = [job.measure(units, workers=workers)]
-    except IscopeError as error:
+    except DataError as error:
         found = list(measured_singly(job, units, workers)) if tolerant else [Failed(units[0], error)]
     content: bytes = cloudpickle.dumps(found)  # type: ignore[no-untyped-call]
     return content
@@ -179,10 +179,12 @@ def _connected(address: str | None, options: Mapping[str, Any]) -> Iterator[Any]
     if named in ("", "local"):
         quiet["include_dashboard"] = False
     try:
-        _join(ray, address, named, quiet | dict(options))
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        try:
+            _join(ray, address, named, quiet | dict(options))
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
         yield ray
     finally:
         ray.shutdown()

@@ -17,6 +17,7 @@ import iscope
 from iscope.dump import units
 from iscope.errors import DataError, UsageError
 from iscope.ledger import part as parts
+from iscope.recipes.model import Pair
 from tests.engines.dumps import frame, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -190,6 +191,22 @@ def test_missing_units_are_left_out_where_that_is_allowed(tmp_path):
     assert report.mismatch == sound.mismatch
     with pytest.raises(DataError, match=r"step_1\.parquet: cannot be read"):
         iscope.analyze(dump / "step_1.parquet", **SETTINGS, allow_missing=True)
+
+
+def test_the_first_file_may_be_the_one_that_is_left_out(tmp_path):
+    dump = write(tmp_path / "run", frames=2, rollouts=80)
+    damage(dump / "step_0.parquet")
+    report = iscope.analyze(dump, **SETTINGS, allow_missing=True)
+    assert report.mismatch == iscope.analyze(dump / "step_1.parquet", **SETTINGS).mismatch
+
+
+def test_what_is_wrong_with_a_recipe_is_no_reason_to_leave_rows_out(dump):
+    @iscope.recipe("broken/some")
+    def broken(view):
+        return view.weight(Pair.TRAINER_INFERENCE) if view.segments.rows <= 30 else None
+
+    with pytest.raises(UsageError, match="broken"):
+        iscope.analyze(dump, recipes=[broken], allow_missing=True)
 
 
 def damage(file: Path) -> None:
