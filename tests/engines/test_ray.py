@@ -242,3 +242,13 @@ def test_tasks_hold_neighbouring_units_up_to_their_size(dump):
     assert all(len(task) == 1 or sum(unit.tokens for unit in task) <= 2500 for task in tasks)
     assert list(_tasks(whole, 1)) == [[unit] for unit in whole]
     assert list(_tasks([], 1)) == []
+
+
+def test_engines_are_found_by_name_without_being_imported_first():
+    code = "import sys, iscope; print(iscope.engines.Ray.__name__, 'ray' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "Ray False\n"
+    with pytest.raises(AttributeError, match=r"module 'iscope\.engines' has no attribute 'Rya'"):
+        _ = iscope.engines.Rya
