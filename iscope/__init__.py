@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from iscope.recipes.own.function import recipe
     from iscope.recipes.own.registered import register
     from iscope.rollouts import RolloutBatch
+    from iscope.sharding import map_shard, merge
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,8 @@ __all__ = [
     "convert",
     "follow",
     "inspect",
+    "map_shard",
+    "merge",
     "recipe",
     "register",
     "replay",
@@ -67,6 +70,8 @@ _HOMES = {
     "convert": "iscope.dump.canonical",
     "follow": "iscope.following.follow",
     "inspect": "iscope.api",
+    "map_shard": "iscope.sharding",
+    "merge": "iscope.sharding",
     "recipe": "iscope.recipes.own.function",
     "register": "iscope.recipes.own.registered",
     "replay": "iscope.api",
@@ -86,6 +91,8 @@ sys.modules[__name__].__class__ = _Package
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its home on first use."""
+    if name == "engines":
+        return import_module("iscope.engines")
     if name not in _HOMES:
         raise AttributeError(f"module 'iscope' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

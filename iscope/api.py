@@ -17,14 +17,16 @@ from iscope.analysis.shown import with_tokens
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.dump.contents import contents_of
 from iscope.dump.lookup import Lookup
-from iscope.dump.supplied import supplied_ratios
+from iscope.dump.record import Record
 from iscope.dump.writer import output_path
 from iscope.engines import local
 from iscope.engines.batch_scope import batch_scope
+from iscope.engines.conduct import How, measure_in_parts, refuse_nothing
 from iscope.engines.cuts_pass import find_cuts
+from iscope.engines.in_parts import Engine
 from iscope.engines.replay_pass import Replay, Task, replay_dump
 from iscope.engines.scopes import scoped
-from iscope.errors import DataError, UsageError, did_you_mean
+from iscope.errors import UsageError, did_you_mean
 from iscope.ledger import store
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
@@ -62,6 +64,10 @@ def analyze(
     fit: float | None = None,
     healthy_k3: float | None = None,
     ledger: Path | None = None,
+    engine: str | Engine = "local",
+    resume: Path | None = None,
+    resume_every: float = 30.0,
+    allow_missing: bool = False,
     include_text: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
@@ -95,6 +101,12 @@ def analyze(
             is that of a dense model in bf16.
         ledger: a file to keep the ledger in, from which reports can be made without the dump; it is replaced if it
             exists.
+        engine: what measures the dump: ``local``, ``ray``, or an engine (``iscope.engines.Ray(address=...)``). The
+            report is the same, bit for bit.
+        resume: a folder that keeps what is done of the dump, and from which the same call goes on after it was
+            interrupted, killed or failed; it is made if there is none.
+        resume_every: seconds of work that may be lost then.
+        allow_missing: leave parts of the dump out that cannot be measured; what is missing stands in the coverage.
         include_text: whether the report holds the text of the worst rollouts, where the dump has it.
         progress: called with the rollouts and tokens of each batch that is done.
 
@@ -131,12 +143,16 @@ def analyze(
     plan, left = without_reference_terms(plan, source)
     kept = None if ledger is None else output_path(ledger, (file.path for file in source.files))
     if fit is not None:
-        plan = _fitted(plan, source, fit)
-    measured = measure_dump(plan, source, progress)
+        plan = _fitted(plan, source, fit, How(engine, allow_missing=allow_missing))
+    if engine == "local" and resume is None and not allow_missing:
+        measured, record = measure_dump(plan, source, progress), Record.of(source)
+    else:
+        how = How(engine, resume, resume_every, allow_missing)
+        measured, record = measure_in_parts(plan, source, how, progress)
     if kept is not None:
         store.save(measured, kept)
     said = [*(sentence for item in own for sentence in item.said), *left]
-    return with_tokens(report_of(measured, source, by, said, levels), measured, lookup)
+    return with_tokens(report_of(measured, record, by, said, levels), measured, lookup)
 
 
 def inspect(
@@ -292,7 +308,7 @@ def make_plan(
 
 def report_of(
     ledger: Ledger,
-    dump: Dump,
+    dump: Dump | Record,
     by: Sequence[str] = (),
     said: Sequence[str] = (),
     levels: Levels | None = None,
@@ -302,30 +318,27 @@ def report_of(
 
     Args:
         ledger: what was measured.
-        dump: the dump, read to its end.
+        dump: the dump, read to its end, or the record of it.
         by: what to break the figures down by.
         said: what to say of the configurations that were read.
         levels: what is healthy.
         shown: which of the plan's recipes are in the report, by index; None is all.
     """
-    tally = dump.tally
-    notes = {f"conflicting_{column}": count for column, count in sorted(tally.conflicts.items())}
-    notes |= {f"pairing_{verdict}": count for verdict, count in tally.pairing.items()}
-    notes["not_selected"] = tally.not_selected
+    record = dump if isinstance(dump, Record) else Record.of(dump)
     return build_report(
         ledger,
         by=by,
-        files=len(dump.files),
-        excluded=dict(tally.excluded),
-        notes={name: count for name, count in notes.items() if count},
-        assumptions=[*said, *dump.assumptions],
+        files=len(record.files),
+        excluded=dict(record.tally.excluded),
+        notes=record.notes,
+        assumptions=[*said, *record.assumptions],
         provenance={
             "iscope": __version__,
-            "files": [{"path": file.path, "bytes": file.size, "rows": file.rows} for file in dump.files],
+            "files": [{"path": file.path, "bytes": file.size, "rows": file.rows} for file in record.files],
             "plan": ledger.plan.to_dict() | {"fingerprint": ledger.plan.fingerprint()},
         },
         levels=levels,
-        supplied=supplied_ratios(dump),
+        supplied=record.supplied,
         shown=shown,
     )
 
@@ -346,10 +359,13 @@ def _one(recipe: AnyRecipe | None, like: str | None) -> AnyRecipe:
     raise UsageError("replay takes exactly one recipe: name it (recipe), or a configuration that makes it (like).")
 
 
-def _fitted(plan: Plan, source: Dump, keep: float) -> Plan:
+def _fitted(plan: Plan, source: Dump, keep: float, how: How) -> Plan:
     check_fit(plan, keep)
     plain = replace(plan, recipes=())
-    return fit_plan(plan, local.run(source.batches(), plain), keep)
+    one_pass = how.engine == "local"
+    return fit_plan(
+        plan, local.run(source.batches(), plain) if one_pass else measure_in_parts(plain, source, how)[0], keep
+    )
 
 
 def measure_dump(plan: Plan, dump: Dump, progress: Callable[[int, int], None] | None = None) -> Ledger:
@@ -360,19 +376,8 @@ def measure_dump(plan: Plan, dump: Dump, progress: Callable[[int, int], None] | 
     """
     cuts = find_cuts(dump.batches, plan.recipes, plan.unscored, plan.batch)
     measured = local.run(scoped(dump.batches(), plan.batch), plan, progress, cuts)
-    _refuse_nothing(measured, dump)
+    refuse_nothing(measured, dump)
     return measured
-
-
-def _refuse_nothing(measured: Ledger, dump: Dump) -> None:
-    """Every rollout left out is no report, but one sentence that says why."""
-    excluded = {reason: count for reason, count in sorted(dump.tally.excluded.items()) if count}
-    if excluded and not measured.rows.height and not dump.tally.not_selected:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in excluded.items())
-        raise DataError(
-            f"{dump.files[0].path}: none of its {dump.tally.rollouts_read:,} rollouts can be used ({reasons}); "
-            "strict (--strict) names the first of them."
-        )
 
 
 def sides_of(trainer: Any, vllm: Any, current: Any, ref: Any, on: str) -> Sides | None:

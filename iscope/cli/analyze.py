@@ -11,6 +11,7 @@ from iscope.cli import output
 from iscope.cli.follow import following
 from iscope.cli.follow import run as run_following
 from iscope.cli.progress import progress
+from iscope.engines.named import check_engine
 from iscope.errors import UsageError
 from iscope.render import renderer
 
@@ -44,6 +45,10 @@ def analyze(
     quiet_for: opt.QuietFor = None,
     follow_until: opt.FollowUntil = None,
     idle_timeout: opt.IdleTimeout = None,
+    engine: opt.EngineName = "local",
+    resume: opt.Resume = None,
+    resume_every: opt.ResumeEvery = 30.0,
+    allow_missing: opt.AllowMissing = False,
     ledger: opt.LedgerFile = None,
     include_text: opt.IncludeText = False,
     format_name: opt.Format = None,
@@ -67,6 +72,9 @@ def analyze(
     how = following(follow, quiet_for, follow_until, idle_timeout)
     if how is not None and share is not None:
         raise UsageError("--fit needs the whole dump before it is measured: leave it out, or leave out --follow.")
+    if how is not None and (engine != "local" or resume is not None or allow_missing):
+        raise UsageError("--follow measures files as they come: leave out --engine, --resume and --allow-missing.")
+    check_engine(engine)
     check_recipes(recipe or [], like or [], recipes_file or [])
 
     options: dict[str, Any] = {
@@ -93,7 +101,16 @@ def analyze(
         from iscope.api import analyze as run  # torch is imported here, once nothing can be told without it
 
         with progress(quiet=quiet, files=[*(dump or []), *sides["trainer"]]) as tick:
-            report = run(*(dump or []), **options, fit=share, progress=tick)
+            report = run(
+                *(dump or []),
+                **options,
+                fit=share,
+                engine=engine,
+                resume=resume,
+                resume_every=resume_every,
+                allow_missing=allow_missing,
+                progress=tick,
+            )
     deliver(report, target, quiet=quiet, verbose=verbose)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -17,6 +19,8 @@ from iscope.cli.convert import convert
 from iscope.cli.explain import explain
 from iscope.cli.help import GroupedCommand
 from iscope.cli.inspect import inspect
+from iscope.cli.map import map_
+from iscope.cli.merge import merge
 from iscope.cli.options import wants_json
 from iscope.cli.recipes import recipes
 from iscope.cli.replay import replay
@@ -42,6 +46,8 @@ app.command("compare", cls=GroupedCommand, short_help="Which correction at which
 )
 app.command("replay", cls=GroupedCommand, short_help="What one correction does to every token, as Parquet.")(replay)
 app.command("inspect", cls=GroupedCommand, short_help="What is in a dump, and what is wrong with it.")(inspect)
+app.command("map", cls=GroupedCommand, short_help="One shard of a dump measured, for any scheduler.")(map_)
+app.command("merge", cls=GroupedCommand, short_help="The report of a dump from its shards' parts.")(merge)
 app.command("report", cls=GroupedCommand, short_help="A saved report in any format, without its dump.")(report)
 app.command("explain", cls=GroupedCommand, short_help="A finding: what it means, its causes, what to do.")(explain)
 app.command("convert", cls=GroupedCommand, short_help="Any framework's dump as Parquet, sides joined.")(convert)
@@ -66,7 +72,9 @@ def _common(
 
 
 def main() -> NoReturn:
-    """Run the command line and leave the process with its exit code."""
+    """Run the command line and leave the process with its exit code; SIGTERM interrupts it as Ctrl-C does."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -113,7 +121,8 @@ def _invoke(arguments: Sequence[str]) -> int:
 
 def _fail(error: BaseException, code: int, message: str | None = None, *, json: bool) -> int:
     said = redacted(prose(message if message is not None else error))
-    print(f"iscope: error: {said}", file=sys.stderr)
+    with suppress(OSError):  # the exit code tells it too, where there is no room left for a sentence
+        print(f"iscope: error: {said}", file=sys.stderr)
     if os.environ.get("ISCOPE_TRACEBACK"):
         print(redacted("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if json:

@@ -13,6 +13,7 @@ from iscope.errors import UsageError
 from iscope.render import EXTENSIONS, RENDERERS
 
 _INPUT, _QUESTION, _NUMBERS, _OUTPUT = "Two-sided dumps", "What to look at", "How to read values", "Output"
+_RUN = "How to run"
 _FOLLOWING = "A run under way"
 
 Precision = Literal["float32", "float64"]
@@ -224,6 +225,43 @@ IncludeText = Annotated[
         rich_help_panel=_OUTPUT,
         help="Show the text of the worst rollouts in HTML and JSON reports, where the dump has it; without this no "
         "report holds any.",
+    ),
+]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="local|ray",
+        rich_help_panel=_RUN,
+        help="What measures the dump: this process, or a Ray cluster (of RAY_ADDRESS or ray start, else its own).",
+    ),
+]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "--resume",
+        metavar="FOLDER",
+        rich_help_panel=_RUN,
+        show_default=False,
+        help="Keep what is done in this folder; the same command goes on from there after it was interrupted or "
+        "killed.",
+    ),
+]
+ResumeEvery = Annotated[
+    float,
+    typer.Option(
+        "--resume-every",
+        metavar="SECONDS",
+        rich_help_panel=_RUN,
+        help="Work that may be lost with --resume.",
+    ),
+]
+AllowMissing = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing",
+        rich_help_panel=_RUN,
+        help="Leave out what cannot be measured; the coverage says what is missing.",
     ),
 ]
 Format = Annotated[

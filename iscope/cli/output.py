@@ -100,11 +100,15 @@ def write(text: str, where: Target) -> None:
 
 
 def close_stdout() -> None:
-    """Flush the standard output; where its reader has gone, send the rest nowhere."""
+    """Flush the standard output; where its reader has gone, or there is no room, send the rest nowhere."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        _discard_stdout()
+
+
+def _discard_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_writable(named: str, path: Path, *, force: bool) -> None:
@@ -148,3 +152,6 @@ def _write_stdout(text: str, encoding: str | None) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         close_stdout()
+    except OSError as error:
+        _discard_stdout()
+        raise UsageError(f"the standard output cannot be written: {error.strerror or error}.") from error

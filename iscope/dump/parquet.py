@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iscope.dump.files import hive_values
+from iscope.dump.files import hive_values, is_remote
 from iscope.dump.parquet_file import open_parquet, read_footer
 from iscope.dump.ragged import Flags
 from iscope.dump.remote.file import size_of
@@ -33,6 +34,7 @@ class ParquetSource:
         size: bytes on disk.
         schema: its columns, then those of its ``key=value`` folders.
         constants: the values of the latter.
+        modified: when it was changed last, ns; 0 is not known.
     """
 
     name: str
@@ -40,6 +42,7 @@ class ParquetSource:
     size: int
     schema: pa.Schema
     constants: Mapping[str, str | int | None] = field(default_factory=dict)
+    modified: int = 0
 
     @classmethod
     def open(cls, path: str) -> ParquetSource:
@@ -54,7 +57,7 @@ class ParquetSource:
         constants = {key: value for key, value in hive_values(path).items() if key not in schema.names}
         for key, value in constants.items():
             schema = schema.append(pa.field(key, pa.int64() if isinstance(value, int) else pa.string()))
-        return cls(path, rows, size_of(path), schema, constants)
+        return cls(path, rows, size_of(path), schema, constants, 0 if is_remote(path) else os.stat(path).st_mtime_ns)
 
     def read(
         self, columns: Mapping[str, str], anchor: str, batch_tokens: int, wanted: Flags | None = None
@@ -63,9 +66,9 @@ class ParquetSource:
         names = list(dict.fromkeys(name for name in columns.values() if name not in self.constants))
         if wanted is not None and not wanted.any():
             return
-        with readable(self.name), open_parquet(self.name, **_STREAMED) as (file, expect):
+        with self._unchanged(), readable(self.name), open_parquet(self.name, **_STREAMED) as (file, expect):
             if file.metadata.num_rows != self.rows or not set(names) <= set(file.schema_arrow.names):
-                raise DataError(f"{self.name}: the file was replaced while it was being read; run this again.")
+                raise self._changed()
             runs = list(_runs(file.metadata, anchor, batch_tokens, wanted))
             expect(names, [group for run in runs for group in run.groups])
             for run in runs:
@@ -74,6 +77,14 @@ class ParquetSource:
                 for batch in file.iter_batches(rows, row_groups=run.groups, columns=names, use_threads=False):
                     yield first, {key: self._array(batch, name) for key, name in columns.items()}
                     first += batch.num_rows
+
+    def groups(self, anchor: str) -> list[tuple[int, int]]:
+        """Return the rows and the tokens (values of the list column ``anchor``) of each row group, by the footer."""
+        with readable(self.name):
+            metadata = read_footer(self.name)
+            leaf = _leaf(metadata, anchor)
+            groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+            return [(group.num_rows, group.column(leaf).num_values) for group in groups]
 
     def possible(self, bounds: Sequence[Bound]) -> Flags:
         """Return bool [rows]: False for rows that cannot meet the bounds, by row-group statistics and folder names."""
@@ -86,6 +97,29 @@ class ParquetSource:
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         kept = [not any(_excludes(bound, group.column(leaf)) for bound, leaf in leaves.items()) for group in groups]
         return np.repeat(np.array(kept, dtype=np.bool_), [group.num_rows for group in groups])
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """What is read, and what goes wrong, is of the file that was opened; else it is said that it changed."""
+        try:
+            yield
+        except DataError:
+            self._refuse_change()
+            raise
+        self._refuse_change()
+
+    def _refuse_change(self) -> None:
+        if is_remote(self.name):  # its store says so where a part is asked for that is there no more
+            return
+        try:
+            found = os.stat(self.name)
+        except OSError as error:
+            raise DataError(f"{self.name}: the file cannot be reached any more ({error.strerror}).") from None
+        if found.st_size != self.size or (self.modified and found.st_mtime_ns != self.modified):
+            raise self._changed() from None
+
+    def _changed(self) -> DataError:
+        return DataError(f"{self.name}: the file was replaced or changed while it was being read; run this again.")
 
     def _array(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name in self.constants:

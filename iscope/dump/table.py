@@ -12,13 +12,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iscope.dump.arrow_types import cast, unify
 from iscope.dump.ragged import Flags, Int64s, lengths_of
 from iscope.dump.remote.started import started
 from iscope.dump.remote.urls import RemoteName
 from iscope.dump.resolve import is_list, missing_column, resolve
 from iscope.dump.schema import KEY, STRICT
 from iscope.dump.source import RowSource
-from iscope.dump.units import cast, unify
 from iscope.dump.where import Where
 from iscope.errors import DataError
 

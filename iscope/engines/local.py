@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import torch
 
@@ -19,10 +19,16 @@ Progress = Callable[[int, int], None]
 
 # Decoding is one after the other; beyond this many threads all wait for it.
 _MOST_WORKERS = 4
+# Seconds: polars takes signals so that they wake no thread that waits, and Ctrl-C would be noticed when all is done.
+_LOOKS_UP = 0.2
 
 
 def run(
-    batches: Iterable[RolloutBatch], plan: Plan, progress: Progress | None = None, cuts: RowCuts | None = None
+    batches: Iterable[RolloutBatch],
+    plan: Plan,
+    progress: Progress | None = None,
+    cuts: RowCuts | None = None,
+    workers: int | None = None,
 ) -> Ledger:
     """Measure every batch and return the ledger; the same bits for any number of threads.
 
@@ -31,13 +37,21 @@ def run(
         plan: what to measure.
         progress: called with the rollouts and tokens of each batch done.
         cuts: where filters that look at a whole batch cut each rollout of the dump (``iscope.engines.cuts_pass``).
+        workers: threads; None takes as many as the machine has cores, up to the number that is of use.
     """
     assert cuts is not None or not DumpCuts(plan.recipes).needed, "a recipe needs the cuts of the whole dump"
     shared = _Pass(iter(batches), LedgerBuilder(plan), progress, cuts or {})
-    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+    workers = min(workers or os.cpu_count() or 1, _MOST_WORKERS)
     with ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
-        for done in [pool.submit(shared.work) for _ in range(workers)]:
-            done.result()
+        try:
+            threads = [pool.submit(shared.work) for _ in range(workers)]
+            while wait(threads, _LOOKS_UP).not_done:
+                pass
+            for thread in threads:
+                thread.result()
+        except BaseException:
+            shared.stop()  # an interrupted pass must not go on to its end
+            raise
     return shared.builder.finish()
 
 
@@ -68,8 +82,12 @@ class _Pass:
                     if self._progress is not None:
                         self._progress(len(batch), batch.tokens)
         except BaseException:
-            self._failed = True
+            self.stop()
             raise
+
+    def stop(self) -> None:
+        """Let the threads end after the batch they are at."""
+        self._failed = True
 
     def _next(self) -> tuple[RolloutBatch, RowCuts] | None:
         with self._decoding:

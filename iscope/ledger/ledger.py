@@ -62,25 +62,38 @@ class Ledger:
         Raises:
             UsageError: when their plans differ, or their batches are rollouts in a row.
         """
-        if self.plan.fingerprint() != other.plan.fingerprint():
-            raise UsageError("these ledgers were measured with different plans and cannot be put together.")
-        if self.plan.batch_column == BATCH:
-            raise UsageError(
-                f"batches of {self.plan.batch} rollouts in a row are told apart only in a dump that is read as a "
-                "whole; measure the parts with the batch all or step."
-            )
-        return Ledger(
-            plan=self.plan,
-            rows=_canonical([self.rows, other.rows]),
-            trained=_canonical([self.trained, other.trained]),
-            histograms=_add_counts([self.histograms, other.histograms]),
-            unscored=_add_unscored([self.unscored, other.unscored]),
-            rounded_positive=self.rounded_positive + other.rounded_positive,
-            tails=merge_tails([self.tails, other.tails]),
-            sample=self.sample.merge(other.sample),
-            sweeps=added([self.sweeps, other.sweeps]),
-            furthest=furthest([self.furthest, other.furthest]),
+        return merged([self, other])
+
+
+def merged(ledgers: Sequence[Ledger]) -> Ledger:
+    """Put ledgers of one plan together, at least one, in any order: it is the ledger of their dumps as one.
+
+    Raises:
+        UsageError: when their plans differ, or their batches are rollouts in a row.
+    """
+    plan = ledgers[0].plan
+    if len({ledger.plan.fingerprint() for ledger in ledgers}) > 1:
+        raise UsageError("these ledgers were measured with different plans and cannot be put together.")
+    if plan.batch_column == BATCH:
+        raise UsageError(
+            f"batches of {plan.batch} rollouts in a row are told apart only in a dump that is read as a whole; "
+            "measure the parts with the batch all or step."
         )
+    sample = ledgers[0].sample
+    for ledger in ledgers[1:]:
+        sample = sample.merge(ledger.sample)
+    return Ledger(
+        plan=plan,
+        rows=_canonical([ledger.rows for ledger in ledgers]),
+        trained=_canonical([ledger.trained for ledger in ledgers]),
+        histograms=_add_counts([ledger.histograms for ledger in ledgers]),
+        unscored=_add_unscored([ledger.unscored for ledger in ledgers]),
+        rounded_positive=sum(ledger.rounded_positive for ledger in ledgers),
+        tails=merge_tails([ledger.tails for ledger in ledgers]),
+        sample=sample,
+        sweeps=added([ledger.sweeps for ledger in ledgers]),
+        furthest=furthest([ledger.furthest for ledger in ledgers]),
+    )
 
 
 class LedgerBuilder:

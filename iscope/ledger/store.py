@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
+import secrets
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,19 +31,24 @@ FORMAT = {"name": "iscope.ledger", "version": 1}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip members carry a time; a fixed one keeps equal ledgers equal byte for byte
 
 
-def save(ledger: Ledger, path: str | os.PathLike[str]) -> None:
+def save(ledger: Ledger, path: str | os.PathLike[str], members: Mapping[str, bytes] | None = None) -> None:
     """Write a ledger, whole or not at all.
+
+    Args:
+        ledger: the ledger.
+        path: the file, which is replaced if it is there.
+        members: further contents of the file, by name.
 
     Raises:
         UsageError: when the file system refuses.
     """
     try:
-        _save(ledger, Path(path))
+        _save(ledger, Path(path), members or {})
     except OSError as error:
         raise UsageError(f"{path}: cannot write the ledger: {error.strerror or error}.") from error
 
 
-def _save(ledger: Ledger, target: Path) -> None:
+def _save(ledger: Ledger, target: Path, members: Mapping[str, bytes]) -> None:
     header = {
         "format": FORMAT,
         "plan": ledger.plan.to_dict(),
@@ -50,8 +56,9 @@ def _save(ledger: Ledger, target: Path) -> None:
         "unscored": ledger.unscored,
         "rounded_positive": ledger.rounded_positive,
     }
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as handle:
-        try:
+    part = target.parent / f".iscope-{secrets.token_hex(8)}"
+    try:
+        with part.open("xb") as handle:
             with zipfile.ZipFile(handle, "w") as archive:
                 _write(archive, "header.json", json.dumps(header, sort_keys=True).encode())
                 _write(archive, "rows.parquet", _parquet(ledger.rows))
@@ -60,11 +67,13 @@ def _save(ledger: Ledger, target: Path) -> None:
                 _write(archive, "tails.parquet", _parquet(_listed(ledger.tails)))
                 _write(archive, "sample.parquet", _parquet(ledger.sample.to_frame()))
                 _write(archive, "furthest.parquet", _parquet(ledger.furthest.to_frame()))
-            handle.close()
-            os.replace(handle.name, target)
-        except BaseException:
-            os.unlink(handle.name)
-            raise
+                for name, content in members.items():
+                    _write(archive, name, content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str]) -> Ledger:

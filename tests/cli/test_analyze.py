@@ -52,7 +52,8 @@ def test_the_report_goes_to_stdout_and_nothing_else(capfd: pytest.CaptureFixture
 def test_every_option_reaches_the_analysis(api: Api) -> None:
     words = "analyze --trainer t1 --trainer t2 --vllm v --current c --ref r --on uid --recipe none --by env --by step"
     more = "--columns trainer=x,inference=y --columns ref=z --precision float64 --unscored neutral --strict --ledger l"
-    more += " --batch 7 --healthy-k3 0.005 --from slime --include-text"
+    more += " --batch 7 --healthy-k3 0.005 --from slime --include-text --engine ray --resume s --resume-every 5"
+    more += " --allow-missing"
     words_with_spaces = ["--recipe", "trl/token_mask:clip_min=0.5,clip_max=2", "--where", "step >= 10"]
     assert run([*words.split(), *words_with_spaces, *more.split()]) == 0
     assert api.calls == [
@@ -79,6 +80,10 @@ def test_every_option_reaches_the_analysis(api: Api) -> None:
                 "fit": None,
                 "healthy_k3": 0.005,
                 "include_text": True,
+                "engine": "ray",
+                "resume": "s",
+                "resume_every": 5.0,
+                "allow_missing": True,
                 "progress": None,
             },
         )
@@ -107,6 +112,7 @@ def test_defaults(api: Api) -> None:
         ),
         (["a", "--columns", "x"], "--columns: 'x' is not NAME=COLUMN; write --columns trainer=..,inference=.."),
         (["a", "--columns", "t=1,t=2"], "--columns: 't' is given twice."),
+        (["a", "--engine", "rya"], "engine must be local or ray, not 'rya'. Did you mean 'ray'?"),
         (["a", "--format", "jsn"], "There is no format 'jsn'; there are terminal, json, html, markdown. Did"),
         (["a", "-o", "x.html5"], "The extension of 'x.html5' names no format: end it in one of .txt, .json, .html, "),
         (["a", "--recipe", "trl/token_maks"], "There is no recipe 'trl/token_maks'. Did you mean 'trl/token_mask'?"),

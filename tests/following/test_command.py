@@ -99,6 +99,8 @@ def test_a_report_in_a_file_and_quiet(tmp_path, steps, capsys):
         (["--idle-timeout", "1"], "--idle-timeout goes with --follow."),
         (["--follow", "--idle-timeout", "-1"], "--idle-timeout must be 0 or more, not -1.0."),
         (["--follow", "--fit", "keep=.9"], "--fit needs the whole dump before it is measured"),
+        (["--follow", "--engine", "ray"], "leave out --engine, --resume and --allow-missing"),
+        (["--follow", "--resume", "state"], "leave out --engine, --resume and --allow-missing"),
     ],
 )
 def test_options_that_do_not_fit(tmp_path, capsys, words, message):
