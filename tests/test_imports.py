@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "iscope"
 ROOMS = (
     "cli",
     "integrations",
+    "checking",
     "comparison",
     "api",
     "gates",

@@ -51,9 +51,7 @@ class Baseline:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``iscope.baseline`` version 1."""
-        figures = {
-            path: figure.to_dict() | {"unit": unit_of(path)} for path, figure in sorted(self.figures.items())
-        }
+        figures = {path: figure.to_dict() | {"unit": unit_of(path)} for path, figure in sorted(self.figures.items())}
         return {
             "schema": {"name": NAME, "version": VERSION},
             "provenance": self.provenance,

@@ -8,6 +8,7 @@ from typing import Any
 
 from iscope.errors import UsageError
 from iscope.gates.baseline import Baseline
+from iscope.gates.combine import difference
 
 # The sampler's mean -log q may differ by so much, relative to the baseline's.
 LOG_Q_APART = 0.10
@@ -20,7 +21,8 @@ class Terms:
 
     Attributes:
         prompts: whether the prompts have to be.
-        minus_log_q: how far apart the sampler's mean -log q may be, relative to the baseline's.
+        minus_log_q: how far apart the sampler's mean -log q may be, relative to the baseline's; further apart is
+            refused unless the intervals of both allow that they are the same.
     """
 
     prompts: bool = True
@@ -29,8 +31,12 @@ class Terms:
 
 def differing(now: Baseline, then: Baseline, terms: Terms) -> list[str]:
     """Return what makes a baseline none for what was measured now, one phrase each."""
-    return [*_definition(now, then), *_settings(now, then), *(_prompts(now, then) if terms.prompts else ()),
-            *_log_q(now, then, terms.minus_log_q)]
+    return [
+        *_definition(now, then),
+        *_settings(now, then),
+        *(_prompts(now, then) if terms.prompts else ()),
+        *_log_q(now, then, terms.minus_log_q),
+    ]
 
 
 def refuse_other(now: Baseline, then: Baseline, terms: Terms) -> None:
@@ -51,11 +57,16 @@ def unknown(now: Baseline, then: Baseline, terms: Terms) -> list[str]:
     """Return what could not be compared, one sentence each."""
     said = []
     if terms.prompts and _prompt_keys(now, then) is None:
-        said.append("whether the baseline is of the same prompts cannot be told: there is no column of prompts, and "
-                    "no group_id, in both dumps.")
+        said.append(
+            "whether the baseline is of the same prompts cannot be told: there is no column of prompts, and "
+            "no group_id, in both dumps."
+        )
     if not any(name in now.sampling and name in then.sampling for name in _SETTINGS):
-        said.append("whether the baseline was sampled at the same temperature cannot be told: none is recorded in "
-                    "both dumps.")
+        said.append(
+            "whether the baseline was sampled at the same temperature cannot be told: none is recorded in both dumps."
+        )
+    if _apart(now, then) > terms.minus_log_q and _noise(now, then):
+        said.append(f"{_far(now, then, terms.minus_log_q)}, which is within the noise of so few groups.")
     return said
 
 
@@ -88,7 +99,7 @@ def _prompts(now: Baseline, then: Baseline) -> Iterator[str]:
         yield f"other prompts ({counts})"
     else:
         yield (
-            f"other prompts, by their group_id ({counts}; where ids are new in every run, set prompts = \"any\" in "
+            f'other prompts, by their group_id ({counts}; where ids are new in every run, set prompts = "any" in '
             "[baseline] of the gates' file)"
         )
 
@@ -101,15 +112,25 @@ def _prompt_keys(now: Baseline, then: Baseline) -> tuple[dict[str, Any], dict[st
 
 
 def _log_q(now: Baseline, then: Baseline, most: float) -> Iterator[str]:
+    apart = _apart(now, then)
+    if apart > most and not _noise(now, then):
+        yield _far(now, then, most)
+
+
+def _apart(now: Baseline, then: Baseline) -> float:
     here, there = now.minus_log_q.value, then.minus_log_q.value
-    if here is None or not there:
-        return
-    apart = abs(here / there - 1)
-    if apart > most:
-        yield (
-            f"the sampler's mean -log q is {100 * apart:.0f}% apart, more than {100 * most:g}% ({there:.3g} there, "
-            f"{here:.3g} nats per token here)"
-        )
+    return abs(here / there - 1) if here is not None and there else 0.0
+
+
+def _noise(now: Baseline, then: Baseline) -> bool:
+    """Whether the intervals of both allow that they are the same; without them the values decide."""
+    found = difference(now.minus_log_q, then.minus_log_q)
+    return found.low is not None and found.high is not None and found.low <= 0 <= found.high
+
+
+def _far(now: Baseline, then: Baseline, most: float) -> str:
+    ends = f"{then.minus_log_q.value:.3g} there, {now.minus_log_q.value:.3g} nats per token here"
+    return f"the sampler's mean -log q is {100 * _apart(now, then):.0f}% apart, more than {100 * most:g}% ({ends})"
 
 
 def _listed(values: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a file of gates says: the gates themselves, whether the default ones apply too, and the terms of the baseline."""
+"""What a file of gates says: the gates, whether the default ones apply too, and the terms of the baseline."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from iscope.analysis.levels import Levels
 from iscope.errors import UsageError, did_you_mean
 from iscope.gates.baseline import Baseline
-from iscope.gates.figures import figure_of, locate
+from iscope.gates.figures import locate
 from iscope.gates.model import Gate
 from iscope.gates.path import read_path
 from iscope.model import Figure, Report
@@ -19,7 +19,8 @@ ROUNDING_K3 = 1e-6
 # Two halves of a healthy run stay below this ratio of k3 in a bucket of q where it has an interval, and below the
 # coarse one where it has none: docs/gates.md has the measurements.
 WIDER, MUCH_WIDER = 1.25, 2.0
-BUCKETS = 4
+# Of all k3, what a bucket without an interval must carry to be held against the baseline at all.
+LEAST_SHARE = 0.01
 _K3 = "mismatch.k3"
 
 # Limits that frameworks put into their own tests and guides; k3 and abs(d) in nats per token.
@@ -108,21 +109,28 @@ _FINDINGS = (
     Gate(findings="warning", level="warn", reason="something about the run should be looked into"),
 )
 
+_WARNINGS = (
+    Gate("mismatch.abs_max", max_ratio=2.0, level="warn", reason="a maximum: those of two halves of a run differ too"),
+    Gate("mismatch.k1", beyond_interval="either", level="warn", on_noise="pass", reason="a signed mean, which cancels"),
+    Gate("mismatch.ratio.sequence.ess_fraction", min_ratio=0.5, level="warn", reason="rests on few rollouts"),
+    Gate("mismatch.khat.token", max_rise=0.3, level="warn", reason="a heavier tail of token ratios"),
+    Gate("mismatch.khat.sequence", max_rise=1.0, level="warn", reason="a heavier tail of sequence ratios"),
+)
+
 
 def _ceilings(levels: Levels, framework: str) -> Iterator[Gate]:
     stack = levels.stack or "your healthy_k3"
     yield Gate(_K3, max=levels.limit, reason="above it prime-rl refuses a new model, or five times your healthy k3")
     yield Gate(_K3, max=levels.k3, level="warn", on_noise="pass", reason=f"healthy runs stay below it ({stack})")
     yield from OF_FRAMEWORKS.get(framework, ())
-    yield Gate("mismatch.khat.token", max=0.7, level="warn", reason="above 0.7 no estimate of a mean is reliable (PSIS)")
+    yield Gate("mismatch.khat.token", max=0.7, level="warn", reason="above 0.7 no mean of ratios is reliable (PSIS)")
 
 
 def _shape(report: Report) -> Iterator[Gate]:
     """The variance ratio, where the rollouts are recorded to be fresh."""
     lag = report.mismatch.get("lag")
-    ends = [figure_of(lag[name].to_dict()) for name in ("min", "max") if isinstance(lag, dict)
-            and isinstance(lag.get(name), Figure)] if lag else []  # type: ignore[union-attr]
-    if len(ends) == 2 and all(end.value == 0 for end in ends):
+    ends = [lag.get("min"), lag.get("max")] if isinstance(lag, dict) else []
+    if ends and all(isinstance(end, Figure) and end.value == 0 for end in ends):
         yield Gate(
             "mismatch.variance_ratio",
             max=2.0,
@@ -136,28 +144,40 @@ def _relative(mismatch: Mapping[str, object], baseline: Baseline, notes: list[st
     if whole is not None and whole.value is not None and whole.value < ROUNDING_K3:
         yield Gate(_K3, max=ROUNDING_K3, reason="trainer and engine agreed to rounding in the baseline")
         return
-    for one in locate({"mismatch": mismatch}, read_path("mismatch.by_p[*].k3")):
-        yield from _bucket(one.path, one.figure, baseline.figures.get(one.path), notes)
-    yield Gate("mismatch.abs_max", max_ratio=2.0, level="warn", reason="a maximum: two halves of a run differ by 1.7")
-    yield Gate(
-        "mismatch.k1", beyond_interval="either", level="warn", on_noise="pass", reason="a signed mean, which cancels"
-    )
-    yield Gate("mismatch.ratio.sequence.ess_fraction", min_ratio=0.5, level="warn", reason="rests on few rollouts")
-    yield Gate("mismatch.khat.token", max_rise=0.3, level="warn", reason="a heavier tail of token ratios")
-    yield Gate("mismatch.khat.sequence", max_rise=1.0, level="warn", reason="a heavier tail of sequence ratios")
+    for one in locate({"mismatch": mismatch}, read_path("mismatch.by_p[*]")):
+        yield from _bucket(one.path, mismatch, baseline, notes)
+    for gate in _WARNINGS:
+        there = baseline.figures.get(gate.figure)
+        if there is not None and (gate.beyond_interval is None or there.low is not None):
+            yield gate
 
 
-def _bucket(path: str, here: Figure, there: Figure | None, notes: list[str]) -> Iterator[Gate]:
-    if here.value is None or there is None or there.value is None:
-        missing = "the baseline" if here.value is not None else "the dump"
-        notes.append(f"{path} is not held against the baseline: {missing} has no tokens there.")
+def _bucket(path: str, mismatch: Mapping[str, object], baseline: Baseline, notes: list[str]) -> Iterator[Gate]:
+    k3, share = (_one(mismatch, f"{path}.{name}") for name in ("k3", "k3_share"))
+    there = baseline.figures.get(f"{path}.k3")
+    if k3.value is None or there is None or there.value is None:
+        missing = "the baseline" if k3.value is not None else "the dump"
+        notes.append(f"{path}.k3 is not held against the baseline: {missing} has no tokens there.")
     elif there.value < ROUNDING_K3:
-        notes.append(f"{path} is not held against the baseline: it is rounding there ({there.value:.2g}).")
-    elif here.low is None or there.low is None:
-        yield Gate(path, max_ratio=MUCH_WIDER, reason="much wider at this probability; no interval says how surely")
+        notes.append(f"{path}.k3 is not held against the baseline: it is rounding there ({there.value:.2g}).")
+    elif k3.low is not None and there.low is not None:
+        reason = "wider than the baseline at the same probability"
+        yield Gate(f"{path}.k3", max_ratio=WIDER, on_noise="pass", reason=reason)
+    elif (share.value or 0.0) < LEAST_SHARE:
+        notes.append(
+            f"{path}.k3 is not held against the baseline: it is that of few rollouts, so that it has no interval, and "
+            f"under {LEAST_SHARE:.0%} of all."
+        )
     else:
-        yield Gate(path, max_ratio=WIDER, on_noise="pass", reason="wider than the baseline at the same probability")
+        reason = "much wider at the same probability; no interval says how surely"
+        yield Gate(f"{path}.k3", max_ratio=MUCH_WIDER, reason=reason)
+
+
+def _one(mismatch: Mapping[str, object], path: str) -> Figure:
+    return locate({"mismatch": mismatch}, read_path(path))[0].figure
 
 
 def _present(data: Mapping[str, object], gate: Gate) -> bool:
-    return all(one.figure.value is not None for one in locate(data, read_path(gate.figure)))
+    found = [one.figure for one in locate(data, read_path(gate.figure))]
+    bounded = gate.beyond_interval is None or all(figure.low is not None for figure in found)
+    return bounded and all(figure.value is not None for figure in found)

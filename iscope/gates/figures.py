@@ -105,13 +105,13 @@ def canonical(spec: str) -> str:
 
 
 def _is(row: Any, pick: Pick) -> bool:
-    name = named(row)
+    name = str(named(row))
     if isinstance(row, Mapping) and "spec" in row:
-        return name == pick.text or name == canonical(pick.text)
+        return name in (pick.text, canonical(pick.text))
     bounds = _bounds(pick.text)
     if bounds and isinstance(row, Mapping) and _plain(row.get("low")) and _plain(row.get("high")):
         return math.isclose(row["low"], bounds[0]) and math.isclose(row["high"], bounds[1])
-    return str(name) == pick.text or (isinstance(row, Mapping) and str(row.get("value")) == pick.text)
+    return name == pick.text or (isinstance(row, Mapping) and str(row.get("value")) == pick.text)
 
 
 def _bounds(text: str) -> tuple[float, float] | None:

@@ -89,8 +89,14 @@ def _single(one: Located, gate: Gate, form: Form, bound: Any, baseline: Baseline
 
 def _interval(one: Located, gate: Gate, form: Form, bound: Any, there: Figure) -> GateVerdict:
     side = against_interval(one.figure, there, bound)
-    without = next((f"{name} has no interval" for name, figure in (("it", one.figure), ("the baseline's", there))
-                    if figure.value is not None and figure.low is None), "")
+    without = next(
+        (
+            f"{name} has no interval"
+            for name, figure in (("it", one.figure), ("the baseline's", there))
+            if figure.value is not None and figure.low is None
+        ),
+        "",
+    )
     rise = difference(one.figure, there)
     compared = Figure.absent(without) if without and rise.value is not None else rise
     return _verdict(one, gate, form, bound, side, compared, there)
@@ -116,8 +122,9 @@ def _means(path: Path, other: Path) -> bool:
     if len(path.steps) != len(other.steps):
         return False
     pairs = zip(path.steps, other.steps, strict=True)
-    return all(isinstance(b, Pick) and (a.every or a.text == b.text) if isinstance(a, Pick) else a == b
-               for a, b in pairs)
+    return all(
+        isinstance(b, Pick) and (a.every or a.text == b.text) if isinstance(a, Pick) else a == b for a, b in pairs
+    )
 
 
 def _trend(found: Sequence[Located], path: Path, gate: Gate, form: Form, bound: float) -> GateVerdict:

@@ -146,5 +146,5 @@ def _unknown(text: str, steps: Sequence[str | Pick]) -> UsageError:
     head = str(steps[0])
     return UsageError(
         f"{text!r}: a figure is under {', '.join(HEADS[:-1])} or {HEADS[-1]}, not {head!r}; findings have a key of "
-        f"their own, findings = \"error\".{did_you_mean(head, HEADS)}"
+        f'their own, findings = "error".{did_you_mean(head, HEADS)}'
     )

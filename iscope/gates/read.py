@@ -14,6 +14,7 @@ from iscope.gates.path import Path, Pick, read_path
 _BEYOND = ("above", "below", "either")
 _RATIOS = ("max_ratio", "min_ratio", "max_growth", "min_growth")
 _AMOUNTS = ("max_rise", "max_fall")
+_WORDS = {"level": ("fail", "warn"), "on_noise": ("fail", "warn", "pass")}
 _LONGEST = 60
 _WINDOW = 10_000
 
@@ -159,20 +160,11 @@ def _value(key: str, value: Any, place: Place) -> Any:
     if key == "beyond_interval":
         return "either" if value is True else read_word(value, place, _BEYOND)
     if key in FORMS:
-        if value is None:
-            raise place.error("it must be a number, not none")
-        number = read_number(value, place, above=0.0 if key in _RATIOS else None)
-        if key in _AMOUNTS and number is not None and number < 0:
-            raise place.error(f"it must not be below 0, not {shown(value)}")
-        return number
-    if key == "findings":
-        return _findings(value, place)
-    if key == "ignore":
-        return _codes(value, place)
-    if key == "level":
-        return read_word(value, place, ("fail", "warn"))
-    if key == "on_noise":
-        return read_word(value, place, ("fail", "warn", "pass"))
+        return _limit(key, value, place)
+    if key in _WORDS:
+        return read_word(value, place, _WORDS[key])
+    if key in ("findings", "ignore"):
+        return _findings(value, place) if key == "findings" else _codes(value, place)
     if key == "window":
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _WINDOW:
             raise place.error(f"it must be a number of rows, 1 or more, not {shown(value)}")
@@ -180,6 +172,15 @@ def _value(key: str, value: Any, place: Place) -> Any:
     if not isinstance(value, str) or not value.strip():
         raise place.error(f"it must be text, not {shown(value)}")
     return value
+
+
+def _limit(key: str, value: Any, place: Place) -> float:
+    number = read_number(value, place, above=0.0 if key in _RATIOS else None)
+    if number is None:
+        raise place.error("it must be a number, not none")
+    if key in _AMOUNTS and number < 0:
+        raise place.error(f"it must not be below 0, not {shown(value)}")
+    return number
 
 
 def _findings(value: Any, place: Place) -> str | tuple[str, ...]:
@@ -195,7 +196,7 @@ def _codes(value: Any, place: Place) -> tuple[str, ...]:
     from iscope.analysis.findings import kinds
 
     if not isinstance(value, list | tuple) or not value:
-        raise place.error(f"it must be a list of codes, such as [\"IS003\"], not {shown(value)}")
+        raise place.error(f'it must be a list of codes, such as ["IS003"], not {shown(value)}')
     known = [kind.code for kind in kinds()]
     for code in value:
         if code not in known:

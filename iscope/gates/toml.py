@@ -124,5 +124,3 @@ def _baseline(value: Any, place: Place, folder: Path) -> tuple[str | None, Terms
     apart = read_number(table.get("minus_log_q", LOG_Q_APART), place.at("minus_log_q"), above=0.0)
     named = None if file is None else os.path.join(folder, file)
     return named, Terms(prompts == "same", LOG_Q_APART if apart is None else apart)
-
-
