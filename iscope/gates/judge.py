@@ -189,7 +189,7 @@ def _findings(data: Mapping[str, Any], gate: Gate) -> GateVerdict:
         word=word_of("beyond" if chosen else "inside", gate),
         figure="findings",
         form="findings",
-        rule=f"none of {what}",
+        rule=f"no {what.removeprefix('severity ')}",
         unit="findings",
         value=Figure(len(chosen)),
         limit=0.0,

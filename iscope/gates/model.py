@@ -49,11 +49,11 @@ FORMS: dict[str, Form] = {
         Form("min_ratio", "ratio", False, ">= {} x baseline"),
         Form("max_rise", "rise", True, "<= baseline + {}"),
         Form("max_fall", "rise", False, ">= baseline - {}"),
-        Form("beyond_interval", "interval", True, "interval not {} baseline's"),
+        Form("beyond_interval", "interval", True, "not {} baseline's"),
         Form("max_slope", "slope", True, "slope <= {} per step"),
         Form("min_slope", "slope", False, "slope >= {} per step"),
-        Form("max_growth", "growth", True, "last over first <= {}"),
-        Form("min_growth", "growth", False, "last over first >= {}"),
+        Form("max_growth", "growth", True, "last/first <= {}"),
+        Form("min_growth", "growth", False, "last/first >= {}"),
     )
 }
 

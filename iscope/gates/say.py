@@ -9,24 +9,16 @@ from iscope.gates.decide import Side
 from iscope.gates.figures import Located
 from iscope.gates.model import Form, Gate
 from iscope.model import Figure
-from iscope.render.numbers import from_log10, number
+from iscope.render.check.words import plain, shown
 
 _NAMED = 4
 
 
-def figure(found: Figure, *, sign: bool = False) -> str:
-    """Return a figure as text, its interval in brackets; the reason where it is absent."""
-    if found.value is None:
-        return from_log10(found.log10) if found.log10 is not None else "absent"
-    form = _signed if sign else _plain
-    ends = f" [{form(found.low)}, {form(found.high)}]" if found.low is not None and found.high is not None else ""
-    return form(found.value) + ends
-
-
 def rule(form: Form, bound: Any, gate: Gate) -> str:
     """Return a limit in words."""
-    words = {"above": "above", "below": "below", "either": "clear of"}
-    text = form.words.format(words.get(bound, bound) if isinstance(bound, str) else _plain(bound))
+    if isinstance(bound, str):
+        return "overlaps baseline's" if bound == "either" else f"not {bound} baseline's"
+    text = form.words.format(plain(bound))
     return f"{text} ({gate.window} rows each)" if form.of == "growth" else text
 
 
@@ -51,25 +43,21 @@ def sentence(
 def _about(one: Located, unit: str, form: Form, compared: Figure | None, there: Figure | None, gate: Gate) -> str:
     of = f" {unit}" if unit else ""
     if form.of == "slope" and compared is not None:
-        return f"{one.path} has the slope {figure(compared, sign=True)}{of} per step"
+        return f"{one.path} has the slope {shown(compared, sign=True)}{of} per step"
     if form.of == "growth" and compared is not None:
-        return f"{one.path}: the mean of the last {gate.window} rows is {figure(compared)} times that of the first"
-    said = f"{one.path} is {figure(one.figure)}{of}"
+        return f"{one.path}: the mean of the last {gate.window} rows is {shown(compared)} times that of the first"
+    said = f"{one.path} is {shown(one.figure)}{of}"
     if there is None or compared is None:
         return said
-    said += f", and {figure(there)} in the baseline"
+    said += f", and {shown(there)} in the baseline"
     if form.of == "ratio":
-        return f"{said}: {figure(compared)} times as much"
-    return f"{said}: a change of {figure(compared, sign=True)}"
+        return f"{said}: {shown(compared)} times as much"
+    return f"{said}: a change of {shown(compared, sign=True)}"
 
 
 def _standing(form: Form, bound: Any, side: Side, gate: Gate) -> str:
-    limit = rule(form, bound, gate)
-    if side == "inside":
-        return f"within the limit {limit}"
-    if side == "noise":
-        return f"the limit {limit} lies inside the noise"
-    return f"beyond the limit {limit}"
+    limit = f"the limit ({rule(form, bound, gate)})"
+    return {"inside": f"within {limit}", "noise": f"{limit} lies within its noise"}.get(side, f"beyond {limit}")
 
 
 def findings(chosen: Sequence[Mapping[str, Any]], what: str) -> str:
@@ -80,13 +68,3 @@ def findings(chosen: Sequence[Mapping[str, Any]], what: str) -> str:
     more = f"; and {len(chosen) - _NAMED} more" if len(chosen) > _NAMED else ""
     plural = "s" if len(chosen) > 1 else ""
     return f"{len(chosen)} finding{plural} of {what}: {named}{more}."
-
-
-def _plain(value: float) -> str:
-    """A number with three digits, but a round one as it was written."""
-    short = f"{value:g}"
-    return short if len(short.lstrip("-0.")) <= 3 and "e" not in short else number(value)
-
-
-def _signed(value: float) -> str:
-    return f"{'+' if value >= 0 else ''}{_plain(value)}"
