@@ -11,7 +11,7 @@ from iscope.errors import UsageError, did_you_mean
 HEADS = ("mismatch", "recipes", "breakdowns", "coverage")
 _NAME = re.compile(r'[^.\[\]"\s][^.\[\]"]*')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_BARE = re.compile(r"[^\[\]]*")
+_BARE = re.compile(r"[^\[\]\"]*")
 _EVERY = "*"
 
 
