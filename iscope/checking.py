@@ -159,12 +159,17 @@ def _measured(
     saved = saved_report(dump)
     if saved is None and not any(isinstance(source, Report) for source in dump):
         return _analyzed(dump, config, options, wants_prompts=wants_prompts)
-    meant = [name for name, value in options.items() if name != "progress" and value not in _PLAIN]
+    meant = [name for name, value in options.items() if name != "progress" and not _is_plain(value)]
     if meant:
         raise UsageError(f"{meant[0]}: a report is as it was made; give {meant[0]} when the dump is analyzed.")
     if len(dump) != 1:
         raise UsageError("a report is checked alone: name one report, or dumps.")
     return (dump[0] if saved is None else read_report(saved)), None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an argument of ``analyze`` is as if it had not been given."""
+    return isinstance(value, str | bool | list | tuple | None) and value in _PLAIN
 
 
 def _analyzed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from iscope.analysis.levels import Levels
+from iscope.analysis.levels import MERGE_LIMIT_K3, Levels
 from iscope.errors import UsageError, did_you_mean
 from iscope.gates.baseline import Baseline
 from iscope.gates.figures import locate
@@ -120,7 +120,9 @@ _WARNINGS = (
 
 def _ceilings(levels: Levels, framework: str) -> Iterator[Gate]:
     stack = levels.stack or "your healthy_k3"
-    yield Gate(_K3, max=levels.limit, reason="above it prime-rl refuses a new model, or five times your healthy k3")
+    prime = levels.limit == MERGE_LIMIT_K3
+    reason = "above it prime-rl refuses a new model" if prime else "five times your healthy k3"
+    yield Gate(_K3, max=levels.limit, reason=reason)
     yield Gate(_K3, max=levels.k3, level="warn", on_noise="pass", reason=f"healthy runs stay below it ({stack})")
     yield from OF_FRAMEWORKS.get(framework, ())
     yield Gate("mismatch.khat.token", max=0.7, level="warn", reason="above 0.7 no mean of ratios is reliable (PSIS)")

@@ -50,8 +50,8 @@ FORMS: dict[str, Form] = {
         Form("max_rise", "rise", True, "<= baseline + {}"),
         Form("max_fall", "rise", False, ">= baseline - {}"),
         Form("beyond_interval", "interval", True, "not {} baseline's"),
-        Form("max_slope", "slope", True, "slope <= {} per step"),
-        Form("min_slope", "slope", False, "slope >= {} per step"),
+        Form("max_slope", "slope", True, "slope <= {}"),
+        Form("min_slope", "slope", False, "slope >= {}"),
         Form("max_growth", "growth", True, "last/first <= {}"),
         Form("min_growth", "growth", False, "last/first >= {}"),
     )

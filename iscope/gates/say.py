@@ -8,10 +8,16 @@ from typing import Any
 from iscope.gates.decide import Side
 from iscope.gates.figures import Located
 from iscope.gates.model import Form, Gate
+from iscope.gates.path import read_path
 from iscope.model import Figure
 from iscope.render.check.words import plain, shown
 
 _NAMED = 4
+_OVERLAP: dict[Side, str] = {
+    "inside": "its interval does not lie {} the baseline's",
+    "beyond": "its interval lies wholly {} the baseline's",
+    "noise": "its interval lies {} the baseline's in part: the limit lies within its noise",
+}
 
 
 def rule(form: Form, bound: Any, gate: Gate) -> str:
@@ -43,7 +49,7 @@ def sentence(
 def _about(one: Located, unit: str, form: Form, compared: Figure | None, there: Figure | None, gate: Gate) -> str:
     of = f" {unit}" if unit else ""
     if form.of == "slope" and compared is not None:
-        return f"{one.path} has the slope {shown(compared, sign=True)}{of} per step"
+        return f"{one.path} has the slope {shown(compared, sign=True)}{of} per {_per(one.path)}"
     if form.of == "growth" and compared is not None:
         return f"{one.path}: the mean of the last {gate.window} rows is {shown(compared)} times that of the first"
     said = f"{one.path} is {shown(one.figure)}{of}"
@@ -55,7 +61,15 @@ def _about(one: Located, unit: str, form: Form, compared: Figure | None, there: 
     return f"{said}: a change of {shown(compared, sign=True)}"
 
 
+def _per(path: str) -> str:
+    """What a slope over the rows of a breakdown is per."""
+    key = read_path(path).breakdown
+    return "step" if key == "step" else f"unit of {key}"
+
+
 def _standing(form: Form, bound: Any, side: Side, gate: Gate) -> str:
+    if form.of == "interval":
+        return _OVERLAP[side].format({"either": "to one side of"}.get(str(bound), str(bound)))
     limit = f"the limit ({rule(form, bound, gate)})"
     return {"inside": f"within {limit}", "noise": f"{limit} lies within its noise"}.get(side, f"beyond {limit}")
 

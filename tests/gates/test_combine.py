@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscope.gates.combine import difference, growth, ratio, slope
+from iscope.gates.decide import against_limit
 from iscope.model import Figure
 from tests.reference import gates as reference
 
@@ -96,3 +97,18 @@ def test_a_straight_line_has_an_interval_of_no_width():
     found = slope([0.0, 1.0, 2.0, 3.0], [Figure(1.0 + 0.5 * k) for k in range(4)])
     assert ends(found) == pytest.approx((0.5, 0.5, 0.5))
     assert all(end is not None and math.isfinite(end) for end in ends(found))
+
+
+sides = st.floats(-10, 10)
+
+
+@given(st.tuples(sides, sides, sides).map(sorted), sides, st.booleans())
+def test_a_figure_is_inside_beyond_or_in_the_noise_of_its_limit(ends_of_it, limit, upper):
+    low, value, high = ends_of_it
+    allowed = [end <= limit if upper else end >= limit for end in (low, high)]
+    expected = "inside" if all(allowed) else "noise" if any(allowed) else "beyond"
+    assert against_limit(Figure(value, low=low, high=high), limit, upper=upper) == expected
+    plain = value <= limit if upper else value >= limit
+    assert against_limit(Figure(value), limit, upper=upper) == ("inside" if plain else "beyond")
+    mirrored = Figure(-value, low=-high, high=-low)
+    assert against_limit(mirrored, -limit, upper=not upper) == expected

@@ -14,6 +14,10 @@ from iscope.render.terminal.page import pad, to_str, wrap
 
 _NARROWEST = 30
 _GAP = 2
+_LEGEND = (
+    "  judged: the figure, or its ratio to the baseline (x) or change from it (+-), with its 95% interval where it has "
+    "one: by bootstrap over groups, ratios and changes put together from both"
+)
 _PASSED = 40  # gates that pass are counted rather than listed beyond this
 
 
@@ -42,6 +46,7 @@ def render(
     left = len(result.gates) - len(listed)
     if left:
         lines += wrap(f"  {left} more passed; --verbose and JSON have all", width, 2)
+    lines += wrap(_LEGEND, width, 2)
     for gate in result.gates if verbose else (*result.failures, *result.warnings):
         lines += wrap(f"{gate.word} {words.because(gate)}", width, 2)
     return to_str(lines, color=color)
