@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from iscope.analysis.levels import Levels
 from iscope.errors import DataError, UsageError
-from iscope.gates.asked import breakdowns_of, recipes_of
+from iscope.gates.asked import breakdowns_of, recipes_of, with_specs
 from iscope.gates.baseline import Baseline, read_baseline
 from iscope.gates.config import Config
 from iscope.gates.defaults import check_framework
@@ -23,9 +23,11 @@ from iscope.gates.written import check_target, write_baselines
 from iscope.model import SCHEMA_NAME, Report
 from iscope.model.check import CheckResult
 from iscope.model.saved import read_report
+from iscope.recipes.own.toml import read_all
 
 if TYPE_CHECKING:
     from iscope.dump import Source
+    from iscope.recipes.model import Recipe
 
 _HEAD = 512
 Path = str | os.PathLike[str]
@@ -105,7 +107,10 @@ def check(
     targets = [os.fspath(file) for file in (write_baseline, named if update_baseline else None) if file is not None]
     for target in targets:
         check_target(target)
-    report, prompts = _measured(dump, config, options, wants_prompts=then is not None or bool(targets))
+    own = _own_recipes(options.get("recipes_file", ()))
+    if not _is_report(dump):
+        config = replace(config, gates=with_specs(config.gates, own))
+    report, prompts = _measured(dump, config, options, own, wants_prompts=then is not None or bool(targets))
     becomes = update_baseline or (write_baseline is not None and then is None)
     held = hold(report, config, then, prompts=prompts, levels=levels, becomes=becomes)
     rests = {"gates": config.name or None, "baseline": named}
@@ -152,19 +157,26 @@ def saved_report(dump: Sequence[Any]) -> str | None:
     return os.fspath(dump[0]) if json.dumps(SCHEMA_NAME) in head else None
 
 
+def _is_report(dump: Sequence[Any]) -> bool:
+    return saved_report(dump) is not None or any(isinstance(source, Report) for source in dump)
+
+
+def _own_recipes(files: Path | Sequence[Path]) -> dict[str, Recipe]:
+    return read_all([files] if isinstance(files, str | os.PathLike) else files)
+
+
 def _measured(
-    dump: Sequence[Any], config: Config, options: Options, *, wants_prompts: bool
+    dump: Sequence[Any], config: Config, options: Options, own: Mapping[str, Recipe], *, wants_prompts: bool
 ) -> tuple[Report, dict[str, Any] | None]:
     """The report of a dump, and number and digest of its prompts where they are wanted and known."""
-    saved = saved_report(dump)
-    if saved is None and not any(isinstance(source, Report) for source in dump):
-        return _analyzed(dump, config, options, wants_prompts=wants_prompts)
+    if not _is_report(dump):
+        return _analyzed(dump, config, options, own, wants_prompts=wants_prompts)
     meant = [name for name, value in options.items() if name != "progress" and not _is_plain(value)]
     if meant:
         raise UsageError(f"{meant[0]}: a report is as it was made; give {meant[0]} when the dump is analyzed.")
     if len(dump) != 1:
         raise UsageError("a report is checked alone: name one report, or dumps.")
-    return (dump[0] if saved is None else read_report(saved)), None
+    return (dump[0] if isinstance(dump[0], Report) else read_report(dump[0])), None
 
 
 def _is_plain(value: Any) -> bool:
@@ -173,16 +185,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _analyzed(
-    dump: Sequence[Any], config: Config, options: Options, *, wants_prompts: bool
+    dump: Sequence[Any], config: Config, options: Options, own: Mapping[str, Recipe], *, wants_prompts: bool
 ) -> tuple[Report, dict[str, Any] | None]:
     from iscope.analysis.breakdown import columns_of
     from iscope.api import analyze, sides_of
     from iscope.dump import open_dump
     from iscope.dump.prompts import prompts_of
-    from iscope.recipes.own.toml import read_all
 
-    files = options.get("recipes_file", ())
-    own = read_all([files] if isinstance(files, str | os.PathLike) else files)
     recipes = recipes_of(config.gates, options.get("recipes"), own)
     given = {side: options.get(side, ()) for side in ("trainer", "vllm", "current", "ref")}
     sides = sides_of(**given, on=str(options.get("on", "rollout_id")))

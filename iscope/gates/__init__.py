@@ -1,7 +1,7 @@
 """Thresholds and baselines -> verdicts.
 
-``judge`` holds a report against gates; ``default_gates`` are those that apply where nobody wrote any; ``hold`` does it all
-for a configuration (``read_config``, ``find_config``) and a baseline.
+``judge`` holds a report against gates, ``default_gates`` are those that apply where nobody wrote any, and ``hold`` does
+both for a configuration (``read_config``, ``find_config``) and a baseline.
 """
 
 from __future__ import annotations

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from iscope.errors import UsageError
-from iscope.gates.figures import canonical
 from iscope.gates.model import Gate
-from iscope.gates.path import Path, Pick, read_path
+from iscope.gates.path import Path, Pick, join, read_path
 from iscope.recipes.grammar import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from iscope.recipes.model import Recipe
 
 
@@ -23,36 +21,50 @@ def breakdowns_of(gates: Sequence[Gate]) -> list[str]:
     return list(dict.fromkeys(key for key in keys if key is not None))
 
 
-def recipes_of(
-    gates: Sequence[Gate], given: Sequence[Any] | None, own: Mapping[str, Recipe] | None = None
-) -> list[Any] | None:
+def with_specs(gates: Sequence[Gate], own: Mapping[str, Recipe]) -> tuple[Gate, ...]:
+    """Return gates whose recipes are named as reports write them, with every option.
+
+    Raises:
+        UsageError: when a gate names a recipe that there is not.
+    """
+    return tuple(_with_specs(gate, own) if gate.figure else gate for gate in gates)
+
+
+def recipes_of(gates: Sequence[Gate], given: Sequence[Any] | None, own: Mapping[str, Recipe]) -> list[Any] | None:
     """Return the recipes to replay: those given, then those that gates name and that are not among them.
 
     Without any given it is ``none`` and those that gates name; the default list, as None, where gates look at every
     recipe and name none.
 
-    Raises:
-        UsageError: when a gate names a recipe that there is not.
+    Args:
+        gates: gates that name recipes by their specs.
+        given: recipes as ``analyze`` takes them.
+        own: recipes of files.
     """
-    known = {canonical(one) for one in given or () if isinstance(one, str)}
-    named: list[Any] = []
-    for gate in gates:
-        for text in read_path(gate.figure).recipes if gate.figure else ():
-            spec = _spec(text, own, gate)
-            if spec not in known:
-                known.add(spec)
-                named.append(text)
-    every = any(_all_recipes(read_path(gate.figure)) for gate in gates if gate.figure)
-    if given is None and every and not named:
+    paths = [read_path(gate.figure) for gate in gates if gate.figure]
+    known = {_spec(one, own) for one in given or () if isinstance(one, str)}
+    named = [spec for spec in dict.fromkeys(spec for path in paths for spec in path.recipes) if spec not in known]
+    if given is None and not named and any(_all_recipes(path) for path in paths):
         return None
     return [*(("none",) if given is None else given), *named]
 
 
-def _spec(text: str, own: Mapping[str, Recipe] | None, gate: Gate) -> str:
+def _with_specs(gate: Gate, own: Mapping[str, Recipe]) -> Gate:
+    steps = read_path(gate.figure).steps
     try:
-        return parse(text, own).spec
+        named = [
+            Pick(_spec(step.text, own), quoted=True)
+            if before == "recipes" and isinstance(step, Pick) and not step.several
+            else step
+            for before, step in zip((None, *steps), steps, strict=False)
+        ]
     except UsageError as error:
         raise UsageError(f"{gate.origin}: {error}") from error
+    return replace(gate, figure=join(named))
+
+
+def _spec(text: str, own: Mapping[str, Recipe]) -> str:
+    return parse(text, own).spec
 
 
 def _all_recipes(path: Path) -> bool:

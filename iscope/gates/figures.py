@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from iscope.errors import UsageError, did_you_mean
@@ -94,6 +95,7 @@ def named(row: Any) -> Any:
     return next((row[name] for name in _KEYS if name in row), None)
 
 
+@cache
 def canonical(spec: str) -> str:
     """Return a recipe as reports write it; as it is where it is none that iscope knows."""
     from iscope.recipes.grammar import parse
@@ -102,6 +104,24 @@ def canonical(spec: str) -> str:
         return parse(spec).spec
     except UsageError:
         return spec
+
+
+def is_meant(path: Path, other: Path) -> bool:
+    """Return whether a path means the figure at another one, of which every row is named."""
+    if len(path.steps) != len(other.steps):
+        return False
+    return all(
+        isinstance(there, Pick) and (step.every or _same(step.text, there.text))
+        if isinstance(step, Pick)
+        else step == there
+        for step, there in zip(path.steps, other.steps, strict=True)
+    )
+
+
+def _same(text: str, name: str) -> bool:
+    """Whether a text picks the row of this name."""
+    bounds = _bounds(text)
+    return name in (text, canonical(text)) or (bounds is not None and bounds == _bounds(name))
 
 
 def _is(row: Any, pick: Pick) -> bool:

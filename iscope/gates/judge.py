@@ -7,11 +7,12 @@ from typing import Any
 
 from iscope.gates import say
 from iscope.gates.baseline import Baseline
-from iscope.gates.combine import difference, growth, ratio, slope
+from iscope.gates.combine import difference, ratio
 from iscope.gates.decide import Side, against_interval, against_limit, word_of
-from iscope.gates.figures import Located, locate
+from iscope.gates.figures import Located, is_meant, locate
 from iscope.gates.model import SEVERITIES, Form, Gate
 from iscope.gates.path import Path, Pick, read_path
+from iscope.gates.trend import trend
 from iscope.gates.units import unit_of
 from iscope.model import Figure, Report
 from iscope.model.check import FAIL, PASS, WARN, CheckResult, GateVerdict
@@ -114,44 +115,14 @@ def _gone(found: Sequence[Located], path: Path, baseline: Baseline | None) -> li
     if baseline is None or not any(isinstance(step, Pick) and step.every for step in path.steps):
         return []
     here = {one.path for one in found}
-    gone = (name for name in baseline.figures if name not in here and _means(path, read_path(name)))
+    gone = (name for name in baseline.figures if name not in here and is_meant(path, read_path(name)))
     return [Located(name, Figure.absent("the baseline has it and this report has not")) for name in gone]
 
 
-def _means(path: Path, other: Path) -> bool:
-    if len(path.steps) != len(other.steps):
-        return False
-    pairs = zip(path.steps, other.steps, strict=True)
-    return all(
-        isinstance(b, Pick) and (a.every or a.text == b.text) if isinstance(a, Pick) else a == b for a, b in pairs
-    )
-
-
 def _trend(found: Sequence[Located], path: Path, gate: Gate, form: Form, bound: float) -> GateVerdict:
-    rows = [(place, one) for one in found if (place := _place(one.key)) is not None]
-    rows.sort(key=lambda row: row[0])
-    figures = [one.figure for _, one in rows]
-    if not rows:
-        absent = next((one.figure for one in found if one.figure.value is None), None)
-        why = absent.why if absent is not None and absent.why else f"the values of {path.breakdown} are no numbers"
-        compared = Figure.absent(why)
-    elif form.of == "slope":
-        compared = slope([place for place, _ in rows], figures)
-    else:
-        compared = growth(figures, gate.window)
+    compared, last = trend(found, form, gate.window)
     side = against_limit(compared, bound, upper=form.upper)
-    last = figures[-1] if figures else Figure.absent(compared.why or "no rows")
     return _verdict(Located(path.text, last), gate, form, bound, side, compared, None)
-
-
-def _place(key: Any) -> float | None:
-    """The value of a breakdown's row as a number."""
-    if isinstance(key, bool) or key is None:
-        return None
-    try:
-        return float(key)
-    except ValueError:
-        return None
 
 
 def _verdict(

@@ -269,3 +269,20 @@ def test_all_recipes_by_a_star(here):
     two = [*gates, {"figure": f"recipes[{MASK}].kept.tokens", "min": 10**9}]
     found = iscope.check("good.parquet", gates=two)
     assert {gate.figure for gate in found.gates if gate.word == FAIL} == {f"recipes[{MASK}].kept.tokens"}
+
+
+def test_recipes_of_ones_own(here, tmp_path):
+    (tmp_path / "mine.toml").write_text('[recipes]\n"mine/tight" = "trl/token_mask:clip_max=1.5"\n')
+    gates = [{"figure": "recipes[mine/tight].masked.token_fraction", "max": 0.5}]
+    found = iscope.check("good.parquet", gates=gates, recipes_file=tmp_path / "mine.toml")
+    assert found.passed
+    assert any(gate.figure.startswith("recipes[mine/tight:") for gate in found.gates)
+    with pytest.raises(iscope.UsageError, match="mine/tight"):
+        iscope.check("good.parquet", gates=gates)
+
+
+def test_a_recipe_that_was_given_is_replayed_once(here):
+    gates = [{"figure": "recipes[trl/token_mask:0.5,2].kept.tokens", "min": 1}]
+    found = iscope.check("good.parquet", gates=gates, recipes=["trl/token_mask:clip_max=2,clip_min=.5"])
+    assert found.passed
+    assert found.provenance["plan"]["recipes"] == [MASK]

@@ -137,7 +137,7 @@ def test_a_trend_without_its_rows_breaks_a_gate(form):
     for found, why in (
         (report(), "the report has no breakdown by step"),
         (report(steps=[0.001, 0.002]), "rows"),
-        (report(steps={name: 0.001 for name in "abcdef"}), "the values of step are no numbers"),
+        (report(steps={name: 0.001 for name in "abcdef"}), "the values of its rows are no numbers"),
         (gap, "no scored tokens"),
     ):
         (verdict,) = one(found, {"figure": figure, **keys})

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscope.errors import UsageError
-from iscope.gates.figures import locate
+from iscope.gates.figures import is_meant, locate
 from iscope.gates.path import Pick, join, read_path
 from tests.render.full_reports import real
 
@@ -110,6 +110,22 @@ def test_what_is_no_path_is_refused(text):
 def test_a_path_begins_under_a_known_name(text):
     with pytest.raises(UsageError, match="a figure is under mismatch, recipes, breakdowns or coverage"):
         read_path(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "meant"),
+    [
+        ("mismatch.by_p[*].k3", "mismatch.by_p[0.5-0.9].k3", True),
+        ("mismatch.by_p[.5-.9].k3", "mismatch.by_p[0.5-0.9].k3", True),
+        ("mismatch.by_p[.1-.5].k3", "mismatch.by_p[0.5-0.9].k3", False),
+        ("mismatch.by_p[*].k3", "mismatch.by_p[0.5-0.9].k1", False),
+        ("mismatch.by_p[*].k3", "mismatch.k3", False),
+        ("breakdowns.step[*].recipes[trl/token_mask:0.5,2].x", f"breakdowns.step[3].recipes[{MASK}].x", True),
+        ("breakdowns.step[*].recipes[trl/token_mask].x", f"breakdowns.step[3].recipes[{MASK}].x", False),
+    ],
+)
+def test_which_figures_a_path_means(text, other, meant):
+    assert is_meant(read_path(text), read_path(other)) is meant
 
 
 names = st.text(min_size=1).filter(lambda text: "\x00" not in text)
