@@ -16,6 +16,9 @@ from iscope.gates.model import FORMS, Gate
 from iscope.model import Report
 from iscope.model.check import CheckResult
 
+_NO_BASELINE = (
+    "there is no baseline, so that only ceilings are judged: --write-baseline FILE makes one of a healthy dump."
+)
 _ITSELF = "limits relative to a baseline are held against this very dump, which becomes the baseline."
 
 
@@ -62,6 +65,8 @@ def hold(
     if baseline is not None and not becomes:
         refuse_other(now, baseline, config.terms)
         notes += unknown(now, baseline, config.terms)
+    if baseline is None and not becomes and config.defaults:
+        notes.append(_NO_BASELINE)
     gates: list[Gate] = []
     if config.defaults:
         chosen = default_gates(report, None if becomes else baseline, config.framework, levels)

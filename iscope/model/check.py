@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,6 +132,12 @@ class CheckResult:
     def __repr__(self) -> str:
         """Return the verdict: a prompt shows no whole result."""
         return f"<CheckResult {self.word}: {self.message}>"
+
+    def __str__(self) -> str:
+        """Return the page that ``iscope check`` prints, 100 columns wide."""
+        # By name: rendering lies above the model.
+        render: Callable[[CheckResult], str] = importlib.import_module("iscope.render.check.terminal").render
+        return render(self)
 
     def explain(self) -> str:
         """Return the failures, one line each."""

@@ -115,6 +115,8 @@ def test_default_gates_look_only_at_what_the_dump_has(here):
     bare = dump().select("trainer_logprobs", "inference_logprobs")
     result = iscope.check(bare, gates="default")
     assert result.passed
+    assert "there is no baseline" in result.notes[0]
+    assert str(result).startswith("iscope check · ")
     assert "mismatch.variance_ratio" not in {gate.figure for gate in result.gates}
     assert "mismatch.variance_ratio" in {gate.figure for gate in iscope.check(dump(), gates="default").gates}
 
