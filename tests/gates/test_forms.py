@@ -222,9 +222,14 @@ def test_every_row_is_judged_and_so_are_those_that_are_gone():
 
 def test_steps_are_taken_in_their_numerical_order():
     rows = {str(n): 0.001 * n for n in (10, 9, 2, 1)}
-    (verdict,) = one(report(steps=rows), {"figure": STEPS, "max_slope": 0.00101})
-    assert verdict.word == PASS
-    assert verdict.compared.value == pytest.approx(0.001)
+    keys = {"figure": STEPS, "max_slope": 0.00101, "max_growth": 9.0, "window": 2}
+    slope, growth = sorted(one(report(steps=rows), keys), key=lambda verdict: verdict.form, reverse=True)
+    assert (slope.word, growth.word) == (PASS, PASS)
+    assert slope.compared.value == pytest.approx(0.001)
+    assert growth.compared.value == pytest.approx(9.5 / 1.5)
+    assert growth.value.value == pytest.approx(0.01)
+    assert "the mean of the last 2 rows is 6.33 times that of the first" in growth.message
+    assert "has the slope +0.001 [+0.001, +0.001] nats per token per step" in slope.message
 
 
 SEVERITIES = (("IS003", "error"), ("IS012", "warning"), ("IS019", "information"))
