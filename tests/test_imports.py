@@ -136,7 +136,9 @@ def test_importing_iscope_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["recipes"], ["analyze", "--help"], ["explain", "IS003"]], ids=" ".join
+    "arguments",
+    [["--help"], ["--version"], ["recipes"], ["analyze", "--help"], ["check", "--help"], ["explain", "IS003"]],
+    ids=" ".join,
 )
 def test_light_commands_do_not_import_torch(arguments: list[str]) -> None:
     done = python(

@@ -14,6 +14,7 @@ import iscope
 from iscope.cli.app import run
 from iscope.gates import Config
 from iscope.model.check import FAIL, PASS
+from iscope.render.check import RENDERERS
 from tests.gates.dumps import dump
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -288,3 +289,34 @@ def test_a_recipe_that_was_given_is_replayed_once(here):
     found = iscope.check("good.parquet", gates=gates, recipes=["trl/token_mask:clip_max=2,clip_min=.5"])
     assert found.passed
     assert found.provenance["plan"]["recipes"] == [MASK]
+
+
+def test_names_of_users_go_through_paths_baselines_and_formats(here, tmp_path, capfd):
+    nasty = ["<script>x</script>", "[/bold] a.b[0]", ']]>"\\', "line\nfeed\r::error::x", "*", "-5:", "", "\u202e"]
+    made = dump(groups=16).with_columns(
+        env=pl.col("group_id")
+        .str.split("-")
+        .list.last()
+        .cast(pl.Int64)
+        .map_elements(lambda n: nasty[n // 2], pl.String)
+    )
+    made.write_parquet(tmp_path / "nasty.parquet")
+    (tmp_path / "gates.toml").write_text('[[gates]]\nfigure = "breakdowns.env[*].k3"\nmax_ratio = 1.5\n')
+    base = tmp_path / "base.json"
+    words = ["check", str(tmp_path / "nasty.parquet"), "--gates", str(tmp_path / "gates.toml")]
+    assert run([*words, "--write-baseline", str(base)]) == 0
+    for name in RENDERERS:
+        capfd.readouterr()
+        assert run([*words, "--baseline", str(base), "--format", name]) == 0, name
+        out = capfd.readouterr().out
+        assert "PASS" in out or name == "junit"
+        if name == "json":
+            figures = [gate["figure"] for gate in json.loads(out)["gates"]]
+            assert len(set(figures)) == 1 + len(nasty)
+            assert 'breakdowns.env["*"].k3' in figures
+    single = [{"figure": gate, "max": 1.0} for gate in figures_of(base)]
+    assert iscope.check(tmp_path / "nasty.parquet", gates=single).passed
+
+
+def figures_of(base):
+    return [path for path in json.loads(base.read_text())["figures"] if path.startswith("breakdowns")]
