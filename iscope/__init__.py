@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from iscope.api import analyze, inspect, replay
+    from iscope.checking import check
     from iscope.comparison import compare
     from iscope.dump.canonical import convert
     from iscope.dump.rollout_writer import RolloutWriter
     from iscope.engines.replay_pass import Replay
-    from iscope.errors import DataError, IscopeError, UsageError
+    from iscope.errors import DataError, GateFailure, IscopeError, UsageError
     from iscope.following.follow import follow
+    from iscope.gates.model import Gate
     from iscope.model import Figure, Finding, Inspection, Report
+    from iscope.model.check import CheckResult
     from iscope.recipes.model import Recipe
     from iscope.recipes.own.function import recipe
     from iscope.recipes.own.registered import register
@@ -29,9 +32,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CheckResult",
     "DataError",
     "Figure",
     "Finding",
+    "Gate",
+    "GateFailure",
     "Inspection",
     "IscopeError",
     "Recipe",
@@ -42,6 +48,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "analyze",
+    "check",
     "compare",
     "convert",
     "follow",
@@ -54,9 +61,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CheckResult": "iscope.model.check",
     "DataError": "iscope.errors",
     "Figure": "iscope.model",
     "Finding": "iscope.model",
+    "Gate": "iscope.gates.model",
+    "GateFailure": "iscope.errors",
     "Inspection": "iscope.model",
     "IscopeError": "iscope.errors",
     "Recipe": "iscope.recipes.model",
@@ -66,6 +76,7 @@ _HOMES = {
     "RolloutWriter": "iscope.dump.rollout_writer",
     "UsageError": "iscope.errors",
     "analyze": "iscope.api",
+    "check": "iscope.checking",
     "compare": "iscope.comparison",
     "convert": "iscope.dump.canonical",
     "follow": "iscope.following.follow",

@@ -43,6 +43,12 @@ class DataError(IscopeError):
     exit_code = 3
 
 
+class GateFailure(IscopeError, AssertionError):  # noqa: N818 - a test that fails is no error of the test
+    """A gate that failed: what ``CheckResult.raise_for_failures`` raises."""
+
+    exit_code = 1
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the closest known word, or an empty string."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

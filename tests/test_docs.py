@@ -30,7 +30,8 @@ def test_the_catalogue_has_every_recipe() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["docs/recipes.md", "docs/names.md", "docs/own_recipes.md", "docs/configs.md", "docs/compare.md"]
+    "page",
+    ["docs/recipes.md", "docs/names.md", "docs/own_recipes.md", "docs/configs.md", "docs/compare.md", "docs/gates.md"],
 )
 def test_the_readme_links_to_it(page: str) -> None:
     assert f"]({page})" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "iscope"
 ROOMS = (
     "cli",
     "integrations",
+    "checking",
     "sharding",
     "comparison",
     "following",
@@ -137,7 +138,9 @@ def test_importing_iscope_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["recipes"], ["analyze", "--help"], ["explain", "IS003"]], ids=" ".join
+    "arguments",
+    [["--help"], ["--version"], ["recipes"], ["analyze", "--help"], ["check", "--help"], ["explain", "IS003"]],
+    ids=" ".join,
 )
 def test_light_commands_do_not_import_torch(arguments: list[str]) -> None:
     done = python(

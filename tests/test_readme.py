@@ -177,3 +177,17 @@ def test_the_comparison_shown_is_the_one_that_is_printed(
     assert shown.startswith("ADVICE")
     assert "SETTINGS" in shown
     assert shown in capsys.readouterr().out
+
+
+def test_the_check_shown_is_the_one_that_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = README.split("<!-- check -->", 1)[1]
+    shown = part.split("```text\n", 1)[1].split("```", 1)[0]
+    words = re.search(r"^`iscope (check .+)`,$", part, re.MULTILINE)
+    assert words is not None
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(ROOT)
+    assert run(words[1].split()) == 1
+    assert shown.startswith("iscope check · ")
+    assert capsys.readouterr().out.startswith(shown)

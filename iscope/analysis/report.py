@@ -18,6 +18,7 @@ from iscope.analysis.frameworks import framework_metrics
 from iscope.analysis.levels import Levels
 from iscope.analysis.onset import onset
 from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows
+from iscope.analysis.sampling import sampling
 from iscope.analysis.verdict import verdict
 from iscope.analysis.worst import worst
 from iscope.dump.supplied import Supplied
@@ -72,6 +73,7 @@ def build_report(
         "onset": onset(rows, tokens, breakdowns.get("step", ()), recipes),
         "distributions": distributions(rows, tokens, [recipe.recipe for recipe in able]),
         "worst": worst(rows, tokens, Tokens.of(ledger.furthest)),
+        "sampling": sampling(ledger, tokens),
     }
     return Report(
         verdict=verdict(mismatch, coverage, findings, levels),

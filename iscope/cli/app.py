@@ -14,6 +14,7 @@ import typer
 
 from iscope.cli import output
 from iscope.cli.analyze import analyze
+from iscope.cli.check import check
 from iscope.cli.compare import compare
 from iscope.cli.convert import convert
 from iscope.cli.explain import explain
@@ -44,6 +45,7 @@ app.command("analyze", cls=GroupedCommand, short_help="What a dump shows, and wh
 app.command("compare", cls=GroupedCommand, short_help="Which correction at which bounds; two dumps side by side.")(
     compare
 )
+app.command("check", cls=GroupedCommand, short_help="Gates for CI: exit 1 where a figure is beyond its limit.")(check)
 app.command("replay", cls=GroupedCommand, short_help="What one correction does to every token, as Parquet.")(replay)
 app.command("inspect", cls=GroupedCommand, short_help="What is in a dump, and what is wrong with it.")(inspect)
 app.command("map", cls=GroupedCommand, short_help="One shard of a dump measured, for any scheduler.")(map_)

@@ -6,13 +6,13 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from iscope.dump.files import local_output
 from iscope.errors import UsageError
-from iscope.render import check_format, format_of
+from iscope.render import EXTENSIONS, RENDERERS, check_format, format_of
 
 STDOUT = "-"
 _FILE_WIDTH = 100
@@ -45,7 +45,15 @@ class Target:
         return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def target(output: str, format_name: str | None, *, force: bool, inputs: Iterable[str] = ()) -> Target:
+def target(
+    output: str,
+    format_name: str | None,
+    *,
+    force: bool,
+    inputs: Iterable[str] = (),
+    formats: Mapping[str, str] = RENDERERS,
+    extensions: Mapping[str, str] = EXTENSIONS,
+) -> Target:
     """Decide where a report goes, before any work is done for it.
 
     Args:
@@ -53,14 +61,16 @@ def target(output: str, format_name: str | None, *, force: bool, inputs: Iterabl
         format_name: the format asked for; None takes it from the extension.
         force: whether a file may be overwritten.
         inputs: files that are read or written besides, and must not be overwritten at all.
+        formats: the formats that there are.
+        extensions: what the extension of a file stands for.
 
     Raises:
         UsageError: when the format is unknown or the file cannot be written there.
     """
-    known = None if format_name is None else check_format(format_name)
+    known = None if format_name is None else check_format(format_name, formats)
     if output == STDOUT:
         return Target(None, known or "terminal")
-    format_name = known or format_of(output)
+    format_name = known or format_of(output, extensions)
     return Target(writable(output, force=force, inputs=inputs), format_name)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCHEMA_NAME = "iscope.report"
 SCHEMA_VERSION = 1
 # Parts that only some reports have, each under its own name beside the others.
-PARTS = ("onset", "settings", "front", "advice", "staleness", "against", "distributions", "worst")
+PARTS = ("onset", "settings", "front", "advice", "staleness", "against", "distributions", "worst", "sampling")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Report:
         parts: what only some reports have, by the names of ``PARTS``: what moved first over the steps (``onset``), and
             of a comparison its ``settings``, ``front``, ``advice``, ``staleness``, and what differs from another dump
             (``against``); where there is a scored token, how the log-ratios are spread (``distributions``), and the
-            rollouts and tokens that are furthest apart (``worst``).
+            rollouts and tokens that are furthest apart (``worst``); where they are recorded, the settings that rollouts
+            were sampled with and their groups (``sampling``).
     """
 
     verdict: Verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
@@ -52,26 +53,33 @@ def renderer(name: str) -> Renderer:
     return render
 
 
-def check_format(name: str) -> str:
+def check_format(name: str, formats: Mapping[str, str] = RENDERERS) -> str:
     """Return the name of a format as it came.
+
+    Args:
+        name: the format.
+        formats: those that there are.
 
     Raises:
         UsageError: when there is no such format.
     """
-    if name not in RENDERERS:
-        formats = ", ".join(RENDERERS)
-        raise UsageError(f"There is no format {name!r}; there are {formats}.{did_you_mean(name, RENDERERS)}")
+    if name not in formats:
+        raise UsageError(f"There is no format {name!r}; there are {', '.join(formats)}.{did_you_mean(name, formats)}")
     return name
 
 
-def format_of(path: str) -> str:
+def format_of(path: str, extensions: Mapping[str, str] = EXTENSIONS) -> str:
     """Return the format that the extension of a path stands for.
+
+    Args:
+        path: of the file to be written.
+        extensions: what each stands for.
 
     Raises:
         UsageError: when it stands for none.
     """
     extension = PurePath(path).suffix.lower()
-    if extension not in EXTENSIONS:
-        known = ", ".join(EXTENSIONS)
+    if extension not in extensions:
+        known = ", ".join(extensions)
         raise UsageError(f"The extension of {path!r} names no format: end it in one of {known}, or add --format.")
-    return EXTENSIONS[extension]
+    return extensions[extension]

@@ -5,6 +5,7 @@ import sys
 import types
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 
@@ -68,3 +69,10 @@ def test_an_engine_that_samples_from_the_model_does_not_differ_from_it(tmp_path,
     assert report.coverage.rollouts_read == 192
     assert report.coverage.tokens_scored == 4 * 192
     assert report.to_dict()["mismatch"]["abs_max"]["value"] < 1e-6
+    base = tmp_path / "base.json"
+    assert iscope.check(tmp_path, gates="default", write_baseline=base)
+    assert iscope.check(tmp_path, gates="default", baseline=base)
+    moved = pl.col("trainer_logprobs").list.eval(pl.element() - 0.1)
+    worse = pl.read_parquet(tmp_path / "*.parquet").with_columns(moved)
+    failed = iscope.check(worse, gates="default", baseline=base).failures
+    assert "mismatch.k3" in {gate.figure for gate in failed}

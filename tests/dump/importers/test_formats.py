@@ -51,7 +51,7 @@ def test_every_loss_token_arrives(tmp_path, name, expected, forced):
 def figures(report):
     """A report without what names files or tells its rollouts apart."""
     data = report.to_dict()
-    for name in ("provenance", "assumptions", "findings", "coverage", "verdict", "worst"):
+    for name in ("provenance", "assumptions", "findings", "coverage", "verdict", "worst", "sampling"):
         data.pop(name, None)
     return data
 
