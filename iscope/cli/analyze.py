@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from iscope.cli import gated, output
 from iscope.cli import options as opt
-from iscope.cli import output
 from iscope.cli.follow import following
 from iscope.cli.follow import run as run_following
 from iscope.cli.progress import progress
@@ -49,6 +49,8 @@ def analyze(
     resume: opt.Resume = None,
     resume_every: opt.ResumeEvery = 30.0,
     allow_missing: opt.AllowMissing = False,
+    gates: gated.GatesFile = None,
+    baseline: gated.BaselineFile = None,
     ledger: opt.LedgerFile = None,
     include_text: opt.IncludeText = False,
     format_name: opt.Format = None,
@@ -76,6 +78,7 @@ def analyze(
         raise UsageError("--follow measures files as they come: leave out --engine, --resume and --allow-missing.")
     check_engine(engine)
     check_recipes(recipe or [], like or [], recipes_file or [])
+    limits = gated.read(gates, baseline)
 
     options: dict[str, Any] = {
         **sides,
@@ -112,6 +115,8 @@ def analyze(
                 progress=tick,
             )
     deliver(report, target, quiet=quiet, verbose=verbose)
+    if limits is not None:
+        gated.hold(report, limits, baseline, healthy_k3, quiet=quiet)
 
 
 def say_where_text_is(format_name: str, *, quiet: bool) -> None:
