@@ -36,15 +36,15 @@ class Blocks:
         columns: sums over all tokens, float64 [N].
         log_ratio_sums: S of each pair, float64 [N], nats.
         counts: histograms of all tokens.
-        outside: int64, which tokens lie outside the screen.
+        outside: int64, which tokens lie outside the screen; None: all of them do.
         bulk: sums over those inside.
-        by_p: columns by q, of those inside.
+        by_p: columns by q, of those inside; empty where none can be.
     """
 
     columns: Columns
     log_ratio_sums: dict[Pair, Tensor]
     counts: dict[str, Counts]
-    outside: Tensor
+    outside: Tensor | None
     bulk: Bulk
     by_p: Columns
 
