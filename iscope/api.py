@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
+import torch
+
 from iscope import __version__
 from iscope.analysis.breakdown import columns_of
 from iscope.analysis.fit import check_fit, fit_plan
@@ -20,6 +22,7 @@ from iscope.dump.writer import output_path
 from iscope.engines import local
 from iscope.engines.batch_scope import batch_scope
 from iscope.engines.cuts_pass import find_cuts
+from iscope.engines.device import CPU, batch_tokens, device_of
 from iscope.engines.replay_pass import Replay, Task, replay_dump
 from iscope.engines.scopes import scoped
 from iscope.errors import DataError, UsageError, did_you_mean
@@ -59,6 +62,7 @@ def analyze(
     batch: str | int = "all",
     fit: float | None = None,
     healthy_k3: float | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
     ledger: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
@@ -90,6 +94,7 @@ def analyze(
             were left at their default are set to quantiles of this very dump, which is then read once more.
         healthy_k3: k3 of trainer over inference up to which the verdict calls this stack healthy, nats per token; None
             is that of a dense model in bf16.
+        device: where tokens are measured, ``cpu`` or ``cuda``; ``auto`` is a GPU where there is one with memory left.
         ledger: a file to keep the ledger in, from which reports can be made without the dump; it is replaced if it
             exists.
         progress: called with the rollouts and tokens of each batch that is done.
@@ -101,7 +106,7 @@ def analyze(
         UsageError: an unknown recipe or option, a contradiction, a ledger file that cannot be written.
         DataError: a dump that cannot be used.
     """
-    levels = Levels.of(healthy_k3)
+    levels, place = Levels.of(healthy_k3), device_of(device)
     own = [read_like(text) for text in _listed(like)]
     plan = make_plan(
         recipes,
@@ -126,8 +131,8 @@ def analyze(
     plan, left = without_reference_terms(plan, source)
     kept = None if ledger is None else output_path(ledger, (file.path for file in source.files))
     if fit is not None:
-        plan = _fitted(plan, source, fit)
-    measured = measure_dump(plan, source, progress)
+        plan = _fitted(plan, source, fit, place)
+    measured = measure_dump(plan, source, progress, place)
     if kept is not None:
         store.save(measured, kept)
     said = [*(sentence for item in own for sentence in item.said), *left]
@@ -146,6 +151,7 @@ def inspect(
     from_format: str | None = None,
     strict: bool = False,
     healthy_k3: float | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
     progress: Callable[[int, int], None] | None = None,
 ) -> Inspection:
     """Say what is in a dump and what it shows, without replaying any correction.
@@ -162,16 +168,17 @@ def inspect(
         from_format: the framework whose format files have (``prime-rl``, ``slime``, ...); None finds out for each.
         strict: make a bad row an error instead of leaving it out.
         healthy_k3: k3 up to which the verdict calls this stack healthy, nats per token.
+        device: where the tokens are measured.
         progress: called with the rollouts and tokens of each batch that is done.
 
     Raises:
         UsageError: a contradiction.
         DataError: a dump that cannot be used.
     """
-    levels = Levels.of(healthy_k3)
+    levels, place = Levels.of(healthy_k3), device_of(device)
     sides = sides_of(trainer, vllm, current, ref, on)
     source = open_dump(dump, sides=sides, columns=columns, strict=strict, where=where, from_format=from_format)
-    measured = measure_dump(Plan(()), source, progress)
+    measured = measure_dump(Plan(()), source, progress, place)
     report = report_of(measured, source, levels=levels)
     contents = contents_of(source)
     return Inspection(
@@ -341,20 +348,23 @@ def _one(recipe: AnyRecipe | None, like: str | None) -> AnyRecipe:
     raise UsageError("replay takes exactly one recipe: name it (recipe), or a configuration that makes it (like).")
 
 
-def _fitted(plan: Plan, source: Dump, keep: float) -> Plan:
+def _fitted(plan: Plan, source: Dump, keep: float, device: torch.device) -> Plan:
     check_fit(plan, keep)
     plain = replace(plan, recipes=())
-    return fit_plan(plan, local.run(source.batches(), plain), keep)
+    return fit_plan(plan, local.run(source.batches(), plain, device=device), keep)
 
 
-def measure_dump(plan: Plan, dump: Dump, progress: Callable[[int, int], None] | None = None) -> Ledger:
+def measure_dump(
+    plan: Plan, dump: Dump, progress: Callable[[int, int], None] | None = None, device: torch.device = CPU
+) -> Ledger:
     """Measure a dump in one pass, with the cuts and the scopes that the plan asks for.
 
     Raises:
         DataError: when none of its rollouts can be used.
     """
+    dump.batch_tokens = max(dump.batch_tokens, batch_tokens(device))
     cuts = find_cuts(dump.batches, plan.recipes, plan.unscored, plan.batch)
-    measured = local.run(scoped(dump.batches(), plan.batch), plan, progress, cuts)
+    measured = local.run(scoped(dump.batches(), plan.batch), plan, progress, cuts, device)
     _refuse_nothing(measured, dump)
     return measured
 

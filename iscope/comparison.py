@@ -15,8 +15,9 @@ from iscope.analysis.rows import scored_rows
 from iscope.api import Path, make_plan, measure_dump, report_of, sides_of, without_reference_terms
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.dump.identity import identities
+from iscope.engines.device import device_of
 from iscope.errors import UsageError
-from iscope.ledger.plan import Plan
+from iscope.ledger.ledger import Ledger
 from iscope.ledger.sweep.scheme import scheme_of
 from iscope.model import Report
 from iscope.recipes.configs.like import like as read_like
@@ -51,6 +52,7 @@ def compare(
     strict: bool = False,
     batch: str | int = "all",
     healthy_k3: float | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Replay many settings of recipes over a dump in one pass, weigh them against each other, and advise.
@@ -88,6 +90,7 @@ def compare(
         strict: make a bad row an error.
         batch: the scope of every normaliser, batch-normalised weight and sort.
         healthy_k3: k3 up to which the verdict calls this stack healthy, nats per token.
+        device: where the tokens are measured.
         progress: called with the rollouts and tokens of each batch that is done.
 
     Returns:
@@ -98,7 +101,7 @@ def compare(
         UsageError: an unknown recipe or option, a sweep of an option that no recipe has, a contradiction.
         DataError: a dump that cannot be used.
     """
-    levels, choice = Levels.of(healthy_k3), Choice(rank_by, _listed(require), emit)
+    levels, choice, place = Levels.of(healthy_k3), Choice(rank_by, _listed(require), emit), device_of(device)
     choice.check()
     own = [read_like(text) for text in _listed(like)]
     plan = make_plan(
@@ -131,26 +134,23 @@ def compare(
     if held:
         sides = _other_sides(here, there, on) if any(map(_given, there.values())) else None
         other = opened(_sources(against), sides=sides)
-        first, second = (_side(plan, one, by, words, levels, progress) for one, words in ((source, said), (other, ())))
+        measure = partial(measure_dump, plan, progress=progress, device=place)
+        first, second = (_side(measure, one, by, words, levels) for one, words in ((source, said), (other, ())))
         provenance = first.report.provenance | {"against": second.report.provenance["files"]}
         parts = first.report.parts | {"against": hold_against(first, second)}
         return replace(first.report, provenance=provenance, parts=parts)
     scheme = scheme_of(plan.recipes, settings.swept, plan.batch)
-    measured = measure_dump(replace(plan, recipes=scheme.recipes, families=scheme.families), source, progress)
+    plan = replace(plan, recipes=scheme.recipes, families=scheme.families)
+    measured = measure_dump(plan, source, progress, place)
     report = report_of(measured, source, by, said, levels, scheme.shown)
     return build_comparison(report, measured, scheme, settings, choice)
 
 
 def _side(
-    plan: Plan,
-    source: Dump,
-    by: Sequence[str],
-    said: Sequence[str],
-    levels: Levels,
-    progress: Callable[[int, int], None] | None,
+    measure: Callable[[Dump], Ledger], source: Dump, by: Sequence[str], said: Sequence[str], levels: Levels
 ) -> Side:
     """One of two dumps, measured."""
-    measured = measure_dump(plan, source, progress)
+    measured = measure(source)
     return Side(report_of(measured, source, by, said, levels), scored_rows(measured), identities(source))
 
 

@@ -46,6 +46,8 @@ class _Pretend(TorchFunctionMode):
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
         if func is Tensor.cpu:
             return _plain(args[0])
+        if func is Tensor.pin_memory:
+            return args[0]
         if func is Tensor.to:
             return _moved(args[0], args[1:], kwargs)
         if there and any(not isinstance(one, PretendTensor) and one.dim() for one in found):

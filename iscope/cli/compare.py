@@ -111,6 +111,7 @@ def compare(
     precision: opt.PrecisionOption = "float32",
     unscored: opt.UnscoredOption = "exclude",
     strict: opt.Strict = False,
+    device: opt.DeviceOption = "auto",
     healthy_k3: opt.HealthyK3 = None,
     format_name: opt.Format = None,
     output_file: opt.OutputFile = output.STDOUT,
@@ -157,6 +158,7 @@ def compare(
             unscored=unscored,
             strict=strict,
             batch=batch,
+            device=device,
             healthy_k3=healthy_k3,
             progress=tick,
         )

@@ -135,12 +135,14 @@ def _part(view: TokenView, function: Function) -> Any:
     return torch.ones_like(weight, dtype=torch.float64) if keep is None else keep
 
 
-def _call(function: Function, *arguments: Any) -> Any:
+def _call(function: Function, view: TokenView, *arguments: Any) -> Any:
     call = resolve(function.call)
     try:
-        return call(*arguments, **dict(function.arguments))
+        return call(view, *arguments, **dict(function.arguments))
     except Exception as error:  # whatever the code of others raises
-        raise UsageError(f"{function.reference} failed: {type(error).__name__}: {error}.") from error
+        where = view.device.type
+        hint = "" if where == "cpu" else f" Its tensors are on the device {where}; take cpu if it cannot use those."
+        raise UsageError(f"{function.reference} failed: {type(error).__name__}: {error}.{hint}") from error
 
 
 def _shaped(values: Any, size: int, view: TokenView, function: Function, unit: str) -> Tensor:

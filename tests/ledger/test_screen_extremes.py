@@ -16,6 +16,7 @@ from iscope.ledger.plan import Plan
 from iscope.ledger.screen import Screen, screen_of
 from iscope.recipes.defaults import DEFAULT_RECIPES
 from iscope.rollouts import RolloutBatch
+from tests.measured import assert_close, values_of
 
 EXTRA = (
     "trl/token_truncate:beta=0.04",
@@ -25,7 +26,6 @@ EXTRA = (
 )
 # Nothing is inside the first; the second replays every recipe on every token.
 NOWHERE = (float("inf"), float("-inf"))
-SIGNED = ("log_ratio_sum", "excess_sum", "logprob_sum")
 
 
 @st.composite
@@ -71,41 +71,16 @@ def measured(batch: RolloutBatch, plan: Plan, screen: Screen | None = None, bloc
         iscope.ledger.measure.screen_of, iscope.ledger.blocks._TOKENS = before
 
 
-def values_of(found: Measured) -> dict[str, np.ndarray]:
-    columns = {**found.columns, **{f"trained {name}": values for name, values in found.trained.items()}}
-    values = {name: column.numpy() for name, column in columns.items()}
-    return values | {f"histogram {name}": counts for name, counts in found.histograms.items()}
-
-
-def scale_of(name: str, values: dict[str, np.ndarray]) -> np.ndarray | float:
-    """What a sum's rounding is measured by: itself, or for sums of both signs the sum of their sizes."""
-    if not name.endswith(SIGNED):
-        return 0.0
-    tokens = values["tokens" if not name.startswith("trained ") else "trained tokens"]
-    pairs = [column for key, column in values.items() if key.endswith("exp_abs_sum") and len(column) == len(tokens)]
-    return np.maximum.reduce([tokens.astype(float), *(np.where(np.isfinite(p), p, 0.0) for p in pairs)])
-
-
 @settings(max_examples=25)
 @given(batch=batches(), unscored=st.sampled_from(["exclude", "neutral"]))
 def test_nothing_inside_everything_inside_and_the_screen(batch, unscored):
     plan = make_plan([*DEFAULT_RECIPES, *EXTRA], unscored=unscored)
     usual = screen_of(plan)
-    expected = values_of(measured(batch, plan))
+    expected = measured(batch, plan)
     nowhere = Screen(*NOWHERE, usual.dense)
     dense = Screen(usual.low, usual.high, frozenset(range(len(plan.recipes))))
     for screen in (nowhere, dense):
-        found = values_of(measured(batch, plan, screen))
-        assert set(found) == set(expected)
-        for name, values in expected.items():
-            if values.dtype.kind != "f":
-                np.testing.assert_array_equal(found[name], values, err_msg=name)
-                continue
-            finite = np.isfinite(values)
-            np.testing.assert_array_equal(found[name][~finite], values[~finite], err_msg=name)
-            error = np.abs(found[name][finite] - values[finite])
-            allowed = np.maximum(np.abs(values), scale_of(name, expected))[finite] * 1e-12
-            assert (error <= allowed).all(), (name, found[name][finite], values[finite])
+        assert_close(measured(batch, plan, screen), expected)
 
 
 @settings(max_examples=20)
