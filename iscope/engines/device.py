@@ -50,7 +50,9 @@ def batch_tokens(device: torch.device) -> int:
 
 def lane(device: torch.device) -> AbstractContextManager[object]:
     """What a thread works in, so that its copies and kernels do not wait for those of the others."""
-    return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 @contextmanager
