@@ -211,6 +211,7 @@ def replay(
     unscored: Literal["exclude", "neutral"] = "exclude",
     strict: bool = False,
     batch: str | int = "all",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
     output: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replay:
@@ -233,6 +234,7 @@ def replay(
         unscored: leave loss tokens with an unusable logprob null, or give them ratio 1.
         strict: make a bad row an error instead of leaving it out.
         batch: what the loss is normalised over: ``all`` of the dump, each ``step``, or so many consecutive rollouts.
+        device: where tokens are replayed.
         output: a Parquet file to stream the rows to, instead of holding them in memory; it is replaced if it exists.
         progress: called with the rollouts and tokens of each batch that is done.
 
@@ -243,7 +245,7 @@ def replay(
         UsageError: an unknown recipe or option, a contradiction, a file that cannot be written.
         DataError: a dump that cannot be used, or that lacks what the recipe needs.
     """
-    scope = batch_scope(batch)
+    scope, place = batch_scope(batch), device_of(device)
     plan = make_plan([_one(recipe, like)], recipes_file=recipes_file, precision=precision, unscored=unscored)
     sides = sides_of(trainer, vllm, current, ref, on)
     carry = ("step",) if scope == "step" else ()
@@ -257,7 +259,7 @@ def replay(
         where=where,
         from_format=from_format,
     )
-    return replay_dump(source, Task(plan.recipes[0], scope, unscored), output, progress)
+    return replay_dump(source, Task(plan.recipes[0], scope, unscored, place), output, progress)
 
 
 def make_plan(

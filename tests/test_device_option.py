@@ -71,6 +71,23 @@ def test_reports_are_those_of_the_cpu(gpu, command, options):
     assert_same_report(report_of(command, **SIDES, device="cuda", **options), expected)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    ["trl/token_mask", "areal/m2po", "verl/rollout_is:batch_normalize=true", "nemo-rl/icepop:0.5,5", "prime-rl/ipo"],
+)
+@pytest.mark.parametrize("batch", ["all", 64])
+def test_replay(gpu, spec, batch):
+    expected = iscope.replay(**SIDES, recipe=spec, batch=batch, device="cpu")
+    with pretend_device():  # replay works in the thread that called it
+        found = iscope.replay(**SIDES, recipe=spec, batch=batch, device="cuda")
+    assert (found.rollouts, found.tokens, found.kept) == (expected.rollouts, expected.tokens, expected.kept)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-9, abs=1e-15)
+    for name in ("weight", "keep", "coefficient"):
+        there, here = (result.to_polars()[name].explode() for result in (found, expected))
+        assert there.is_null().equals(here.is_null())
+        np.testing.assert_allclose(there.drop_nulls().to_numpy(), here.drop_nulls().to_numpy(), rtol=1e-6, atol=1e-15)
+
+
 def test_two_dumps(gpu):
     other = {f"against_{side}": file for side, file in SIDES.items()}
     lagged = {"trainer": SAMPLE / "lagged" / "trainer_fp32_lag4.parquet", "vllm": SAMPLE / "lagged" / "vllm.parquet"}
@@ -139,10 +156,11 @@ def test_a_name_that_is_none():
 
 
 @without_gpu
-@pytest.mark.parametrize("command", ["analyze", "compare", "inspect"])
-def test_the_command_says_that_there_is_none(command, capsys):
+@pytest.mark.parametrize("command", ["analyze", "compare", "inspect", "replay"])
+def test_the_command_says_that_there_is_none(command, capsys, tmp_path):
     sides = [f"--{side}={file}" for side, file in SIDES.items()]
-    assert run([command, *sides, "--device", "cuda"]) == 2
+    file = ["--recipe", "trl/none", "-o", str(tmp_path / "out.parquet")] if command == "replay" else []
+    assert run([command, *sides, *file, "--device", "cuda"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "The device cuda cannot be used" in captured.err
