@@ -45,7 +45,8 @@ def bin_of(log_ratio: Array) -> Bins:
 def bins_of(log_ratio: Tensor) -> Tensor:
     """The same of a tensor [P] on any device, an integer tensor there."""
     if on_cpu(log_ratio):
-        return torch.from_numpy(bin_of(log_ratio.numpy()))
+        with np.errstate(over="ignore"):  # a sum over unscored tokens can be larger than a float32
+            return torch.from_numpy(bin_of(log_ratio.numpy()))
     bits = log_ratio.float().view(torch.int32)
     index = ((bits & 0x7FFFFFFF) >> _SHIFT).clamp(_FIRST - 1, _LAST - 1) - (_FIRST - 1)
     return torch.where(bits < 0, -index, index) + _ZERO_BIN

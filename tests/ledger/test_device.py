@@ -8,12 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from iscope.api import make_plan
 from iscope.ledger.measure import Measured, measure
 from iscope.ledger.plan import Plan
 from iscope.ledger.sweep.levels import QUANTITIES
 from iscope.ledger.sweep.scheme import scheme_of
+from iscope.recipes import bind, frameworks
 from iscope.recipes.sweep import expand
 from iscope.replay.dump_cuts import cuts_on, own_cuts
 from iscope.replay.segments import Segments
@@ -21,7 +24,8 @@ from iscope.replay.to_device import to_device
 from iscope.replay.usable import usable
 from iscope.replay.view import scored_view
 from iscope.rollouts import LOGPROBS, RolloutBatch
-from tests.contract_cases import TABLES, batch_of, default_of, exact, ragged
+from tests.contract_cases import TABLES, batch_of, bound, default_of, exact, ragged
+from tests.extreme_batches import batches
 from tests.measured import assert_close, values_of
 from tests.pretend_device import pretend_device
 
@@ -47,10 +51,39 @@ def there(batch: RolloutBatch, plan: Plan, **options) -> Measured:
         return measure(to_device(batch, device), plan, **options)
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name or "generic")
+every_framework = pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name or "generic")
+
+
+@every_framework
 def test_every_recipe(table):
     plan = Plan(tuple(default_of(table, row) for row in table.recipes))
     assert_close(there(EVERYTHING, plan), measure(EVERYTHING, plan))
+
+
+@pytest.mark.parametrize("table", frameworks(), ids=lambda table: table.name or "generic")
+def test_every_loss_type(table):
+    row = next(row for row in table.recipes if row.name.endswith("none"))
+    recipes = [default_of(table, row)]
+    for name, _ in table.losses if len(table.losses) > 1 else ():
+        needed = [c.options[0] for c in table.constraints if c.when == ("loss_type", name) and c.kind == "any"]
+        recipes.append(bind(row, table, {"loss_type": name} | dict.fromkeys(needed, 1.3)))
+    plan = Plan(tuple(recipes))
+    assert_close(there(EVERYTHING, plan), measure(EVERYTHING, plan))
+
+
+@every_framework
+@settings(max_examples=2, phases=[Phase.reuse, Phase.generate])  # to shrink a draw of many recipes takes minutes
+@given(data=st.data())
+def test_drawn_options(table, data):
+    plan = Plan(tuple(data.draw(bound(table, row)) for row in table.recipes))
+    assert_close(there(EVERYTHING, plan), measure(EVERYTHING, plan))
+
+
+@settings(max_examples=15)
+@given(batch=batches(), unscored=st.sampled_from(["exclude", "neutral"]))
+def test_extreme_batches(batch, unscored):
+    plan = make_plan(unscored=unscored)
+    assert_close(there(batch, plan), measure(batch, plan))
 
 
 def _per_token(batch: RolloutBatch) -> RolloutBatch:
