@@ -21,6 +21,7 @@ EXTRA = (
     "trl/token_truncate:beta=0.04",
     "nemo-rl/icepop:0.5,5",
     "openrlhf/icepop:0.9,1.1",
+    "openrlhf/token_tv:delta=0.09",
     "prime-rl/ref_kl",
 )
 # Nothing is inside the first; the second replays every recipe on every token.
