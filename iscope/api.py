@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
+import torch
+
 from iscope import __version__
 from iscope.analysis.breakdown import columns_of
 from iscope.analysis.fit import check_fit, fit_plan
@@ -23,6 +25,7 @@ from iscope.engines import local
 from iscope.engines.batch_scope import batch_scope
 from iscope.engines.conduct import How, measure_in_parts, refuse_nothing
 from iscope.engines.cuts_pass import find_cuts
+from iscope.engines.device import CPU, batch_tokens, device_of
 from iscope.engines.in_parts import Engine
 from iscope.engines.replay_pass import Replay, Task, replay_dump
 from iscope.engines.scopes import scoped
@@ -63,6 +66,7 @@ def analyze(
     batch: str | int = "all",
     fit: float | None = None,
     healthy_k3: float | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "cpu",
     ledger: Path | None = None,
     engine: str | Engine = "local",
     resume: Path | None = None,
@@ -99,6 +103,7 @@ def analyze(
             were left at their default are set to quantiles of this very dump, which is then read once more.
         healthy_k3: k3 of trainer over inference up to which the verdict calls this stack healthy, nats per token; None
             is that of a dense model in bf16.
+        device: where tokens are measured, ``cpu`` or ``cuda``; ``auto`` is a GPU where there is one with memory left.
         ledger: a file to keep the ledger in, from which reports can be made without the dump; it is replaced if it
             exists.
         engine: what measures the dump: ``local``, ``ray``, or an engine (``iscope.engines.Ray(address=...)``). The
@@ -117,7 +122,7 @@ def analyze(
         UsageError: an unknown recipe or option, a contradiction, a ledger file that cannot be written.
         DataError: a dump that cannot be used.
     """
-    levels = Levels.of(healthy_k3)
+    levels, place = Levels.of(healthy_k3), device_of(device)
     own = [read_like(text) for text in _listed(like)]
     plan = make_plan(
         recipes,
@@ -143,9 +148,9 @@ def analyze(
     plan, left = without_reference_terms(plan, source)
     kept = None if ledger is None else output_path(ledger, (file.path for file in source.files))
     if fit is not None:
-        plan = _fitted(plan, source, fit, How(engine, allow_missing=allow_missing))
+        plan = _fitted(plan, source, fit, How(engine, allow_missing=allow_missing), place)
     if engine == "local" and resume is None and not allow_missing:
-        measured, record = measure_dump(plan, source, progress), Record.of(source)
+        measured, record = measure_dump(plan, source, progress, place), Record.of(source)
     else:
         how = How(engine, resume, resume_every, allow_missing)
         measured, record = measure_in_parts(plan, source, how, progress)
@@ -167,6 +172,7 @@ def inspect(
     from_format: str | None = None,
     strict: bool = False,
     healthy_k3: float | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "cpu",
     progress: Callable[[int, int], None] | None = None,
 ) -> Inspection:
     """Say what is in a dump and what it shows, without replaying any correction.
@@ -183,16 +189,17 @@ def inspect(
         from_format: the framework whose format files have (``prime-rl``, ``slime``, ...); None finds out for each.
         strict: make a bad row an error instead of leaving it out.
         healthy_k3: k3 up to which the verdict calls this stack healthy, nats per token.
+        device: where the tokens are measured.
         progress: called with the rollouts and tokens of each batch that is done.
 
     Raises:
         UsageError: a contradiction.
         DataError: a dump that cannot be used.
     """
-    levels = Levels.of(healthy_k3)
+    levels, place = Levels.of(healthy_k3), device_of(device)
     sides = sides_of(trainer, vllm, current, ref, on)
     source = open_dump(dump, sides=sides, columns=columns, strict=strict, where=where, from_format=from_format)
-    measured = measure_dump(Plan(()), source, progress)
+    measured = measure_dump(Plan(()), source, progress, place)
     report = report_of(measured, source, levels=levels)
     contents = contents_of(source)
     return Inspection(
@@ -225,6 +232,7 @@ def replay(
     unscored: Literal["exclude", "neutral"] = "exclude",
     strict: bool = False,
     batch: str | int = "all",
+    device: Literal["auto", "cpu", "cuda"] = "cpu",
     output: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replay:
@@ -247,6 +255,7 @@ def replay(
         unscored: leave loss tokens with an unusable logprob null, or give them ratio 1.
         strict: make a bad row an error instead of leaving it out.
         batch: what the loss is normalised over: ``all`` of the dump, each ``step``, or so many consecutive rollouts.
+        device: where tokens are replayed.
         output: a Parquet file to stream the rows to, instead of holding them in memory; it is replaced if it exists.
         progress: called with the rollouts and tokens of each batch that is done.
 
@@ -257,7 +266,7 @@ def replay(
         UsageError: an unknown recipe or option, a contradiction, a file that cannot be written.
         DataError: a dump that cannot be used, or that lacks what the recipe needs.
     """
-    scope = batch_scope(batch)
+    scope, place = batch_scope(batch), device_of(device)
     plan = make_plan([_one(recipe, like)], recipes_file=recipes_file, precision=precision, unscored=unscored)
     sides = sides_of(trainer, vllm, current, ref, on)
     carry = ("step",) if scope == "step" else ()
@@ -271,7 +280,7 @@ def replay(
         where=where,
         from_format=from_format,
     )
-    return replay_dump(source, Task(plan.recipes[0], scope, unscored), output, progress)
+    return replay_dump(source, Task(plan.recipes[0], scope, unscored, place), output, progress)
 
 
 def make_plan(
@@ -359,23 +368,25 @@ def _one(recipe: AnyRecipe | None, like: str | None) -> AnyRecipe:
     raise UsageError("replay takes exactly one recipe: name it (recipe), or a configuration that makes it (like).")
 
 
-def _fitted(plan: Plan, source: Dump, keep: float, how: How) -> Plan:
+def _fitted(plan: Plan, source: Dump, keep: float, how: How, device: torch.device) -> Plan:
     check_fit(plan, keep)
     plain = replace(plan, recipes=())
-    one_pass = how.engine == "local"
-    return fit_plan(
-        plan, local.run(source.batches(), plain) if one_pass else measure_in_parts(plain, source, how)[0], keep
-    )
+    if how.engine == "local":
+        return fit_plan(plan, local.run(source.batches(), plain, device=device), keep)
+    return fit_plan(plan, measure_in_parts(plain, source, how)[0], keep)
 
 
-def measure_dump(plan: Plan, dump: Dump, progress: Callable[[int, int], None] | None = None) -> Ledger:
+def measure_dump(
+    plan: Plan, dump: Dump, progress: Callable[[int, int], None] | None = None, device: torch.device = CPU
+) -> Ledger:
     """Measure a dump in one pass, with the cuts and the scopes that the plan asks for.
 
     Raises:
         DataError: when none of its rollouts can be used.
     """
+    dump.batch_tokens = max(dump.batch_tokens, batch_tokens(device))
     cuts = find_cuts(dump.batches, plan.recipes, plan.unscored, plan.batch)
-    measured = local.run(scoped(dump.batches(), plan.batch), plan, progress, cuts)
+    measured = local.run(scoped(dump.batches(), plan.batch), plan, progress, cuts, device=device)
     refuse_nothing(measured, dump)
     return measured
 

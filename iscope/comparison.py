@@ -17,8 +17,9 @@ from iscope.api import Path, make_plan, measure_dump, report_of, sides_of, witho
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.dump.identity import identities
 from iscope.dump.lookup import Lookup
+from iscope.engines.device import device_of
 from iscope.errors import UsageError
-from iscope.ledger.plan import Plan
+from iscope.ledger.ledger import Ledger
 from iscope.ledger.sweep.scheme import scheme_of
 from iscope.model import Report
 from iscope.recipes.configs.like import like as read_like
@@ -53,6 +54,7 @@ def compare(
     strict: bool = False,
     batch: str | int = "all",
     healthy_k3: float | None = None,
+    device: Literal["auto", "cpu", "cuda"] = "cpu",
     include_text: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
@@ -91,6 +93,7 @@ def compare(
         strict: make a bad row an error.
         batch: the scope of every normaliser, batch-normalised weight and sort.
         healthy_k3: k3 up to which the verdict calls this stack healthy, nats per token.
+        device: where the tokens are measured.
         include_text: whether the report holds the text of the worst rollouts of the dump, not of the other one.
         progress: called with the rollouts and tokens of each batch that is done.
 
@@ -102,7 +105,7 @@ def compare(
         UsageError: an unknown recipe or option, a sweep of an option that no recipe has, a contradiction.
         DataError: a dump that cannot be used.
     """
-    levels, choice = Levels.of(healthy_k3), Choice(rank_by, _listed(require), emit)
+    levels, choice, place = Levels.of(healthy_k3), Choice(rank_by, _listed(require), emit), device_of(device)
     choice.check()
     own = [read_like(text) for text in _listed(like)]
     plan = make_plan(
@@ -136,28 +139,29 @@ def compare(
     if held:
         sides = _other_sides(here, there, on) if any(map(_given, there.values())) else None
         other = opened(_sources(against), sides=sides)
-        first = _side(plan, source, by, said, levels, progress, lookup)
-        second = _side(plan, other, by, (), levels, progress)
+        measure = partial(measure_dump, plan, progress=progress, device=place)
+        first = _side(measure, source, by, said, levels, lookup)
+        second = _side(measure, other, by, (), levels)
         provenance = first.report.provenance | {"against": second.report.provenance["files"]}
         parts = first.report.parts | {"against": hold_against(first, second)}
         return replace(first.report, provenance=provenance, parts=parts)
     scheme = scheme_of(plan.recipes, settings.swept, plan.batch)
-    measured = measure_dump(replace(plan, recipes=scheme.recipes, families=scheme.families), source, progress)
+    plan = replace(plan, recipes=scheme.recipes, families=scheme.families)
+    measured = measure_dump(plan, source, progress, place)
     report = with_tokens(report_of(measured, source, by, said, levels, scheme.shown), measured, lookup)
     return build_comparison(report, measured, scheme, settings, choice)
 
 
 def _side(
-    plan: Plan,
+    measure: Callable[[Dump], Ledger],
     source: Dump,
     by: Sequence[str],
     said: Sequence[str],
     levels: Levels,
-    progress: Callable[[int, int], None] | None,
     lookup: Lookup | None = None,
 ) -> Side:
     """One of two dumps, measured; with a lookup its report says which the worst tokens are."""
-    measured = measure_dump(plan, source, progress)
+    measured = measure(source)
     report = report_of(measured, source, by, said, levels)
     report = report if lookup is None else with_tokens(report, measured, lookup)
     return Side(report, scored_rows(measured), identities(source))

@@ -40,6 +40,7 @@ def analyze(
     precision: opt.PrecisionOption = "float32",
     unscored: opt.UnscoredOption = "exclude",
     strict: opt.Strict = False,
+    device: opt.DeviceOption = "cpu",
     healthy_k3: opt.HealthyK3 = None,
     follow: opt.Follow = False,
     quiet_for: opt.QuietFor = None,
@@ -72,10 +73,8 @@ def analyze(
     named = opt.column_map(columns or [])
     share = opt.fit_share(fit)
     how = following(follow, quiet_for, follow_until, idle_timeout)
-    if how is not None and share is not None:
-        raise UsageError("--fit needs the whole dump before it is measured: leave it out, or leave out --follow.")
-    if how is not None and (engine != "local" or resume is not None or allow_missing):
-        raise UsageError("--follow measures files as they come: leave out --engine, --resume and --allow-missing.")
+    in_parts = engine != "local" or resume is not None or allow_missing
+    check_ways(following=how is not None, in_parts=in_parts, fit=share is not None, device=device)
     check_engine(engine)
     check_recipes(recipe or [], like or [], recipes_file or [])
     limits = gated.read(gates, baseline)
@@ -108,6 +107,7 @@ def analyze(
                 *(dump or []),
                 **options,
                 fit=share,
+                device=device,
                 engine=engine,
                 resume=resume,
                 resume_every=resume_every,
@@ -117,6 +117,23 @@ def analyze(
     deliver(report, target, quiet=quiet, verbose=verbose)
     if limits is not None:
         gated.hold(report, limits, baseline, healthy_k3, quiet=quiet)
+
+
+def check_ways(*, following: bool, in_parts: bool, fit: bool, device: str) -> None:
+    """Refuse ways of measuring a dump that do not go together.
+
+    Raises:
+        UsageError: when that is asked for.
+    """
+    if following and fit:
+        raise UsageError("--fit needs the whole dump before it is measured: leave it out, or leave out --follow.")
+    if following and in_parts:
+        raise UsageError("--follow measures files as they come: leave out --engine, --resume and --allow-missing.")
+    if device == "cuda" and (following or in_parts):
+        raise UsageError(
+            "--device cuda is for a dump that is measured in one go: leave out --follow, --engine, --resume and "
+            "--allow-missing."
+        )
 
 
 def say_where_text_is(format_name: str, *, quiet: bool) -> None:

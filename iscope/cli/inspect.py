@@ -23,6 +23,7 @@ def inspect(
     columns: opt.Columns = None,
     from_format: opt.From = None,
     strict: opt.Strict = False,
+    device: opt.DeviceOption = "cpu",
     healthy_k3: opt.HealthyK3 = None,
     format_: Annotated[Literal["terminal", "json"], typer.Option("--format", help="How to print it.")] = "terminal",
     quiet: opt.Quiet = False,
@@ -46,6 +47,7 @@ def inspect(
             columns=named or None,
             from_format=from_format,
             strict=strict,
+            device=device,
             healthy_k3=healthy_k3,
             progress=tick,
         )

@@ -18,6 +18,7 @@ _FOLLOWING = "A run under way"
 
 Precision = Literal["float32", "float64"]
 Unscored = Literal["exclude", "neutral"]
+Device = Literal["auto", "cpu", "cuda"]
 
 Dump = Annotated[
     list[str] | None,
@@ -164,6 +165,14 @@ UnscoredOption = Annotated[
         "--unscored",
         rich_help_panel=_NUMBERS,
         help="Loss tokens without a usable logprob: leave them out, or give them ratio 1.",
+    ),
+]
+DeviceOption = Annotated[
+    Device,
+    typer.Option(
+        "--device",
+        rich_help_panel=_NUMBERS,
+        help="Where tokens are measured; auto is a GPU where there is one with memory left.",
     ),
 ]
 HealthyK3 = Annotated[

@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import torch
 
+from iscope.engines.device import CPU, enough_memory, lane
 from iscope.ledger.ledger import Ledger, LedgerBuilder
 from iscope.ledger.measure import measure
 from iscope.ledger.plan import Plan
-from iscope.replay.dump_cuts import DumpCuts, RowCuts, cuts_of
+from iscope.replay.dump_cuts import DumpCuts, RowCuts, cuts_of, cuts_on
+from iscope.replay.to_device import to_device
 from iscope.rollouts import RolloutBatch
 
 Progress = Callable[[int, int], None]
@@ -29,8 +31,9 @@ def run(
     progress: Progress | None = None,
     cuts: RowCuts | None = None,
     workers: int | None = None,
+    device: torch.device = CPU,
 ) -> Ledger:
-    """Measure every batch and return the ledger; the same bits for any number of threads.
+    """Measure every batch and return the ledger; on a CPU the same bits for any number of threads.
 
     Args:
         batches: the dump.
@@ -38,11 +41,15 @@ def run(
         progress: called with the rollouts and tokens of each batch done.
         cuts: where filters that look at a whole batch cut each rollout of the dump (``iscope.engines.cuts_pass``).
         workers: threads; None takes as many as the machine has cores, up to the number that is of use.
+        device: where to measure (``iscope.engines.device``).
+
+    Raises:
+        UsageError: when a GPU has too little memory.
     """
     assert cuts is not None or not DumpCuts(plan.recipes).needed, "a recipe needs the cuts of the whole dump"
-    shared = _Pass(iter(batches), LedgerBuilder(plan), progress, cuts or {})
+    shared = _Pass(iter(batches), LedgerBuilder(plan), progress, cuts or {}, device)
     workers = min(workers or os.cpu_count() or 1, _MOST_WORKERS)
-    with ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
+    with enough_memory(), ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
         try:
             threads = [pool.submit(shared.work) for _ in range(workers)]
             while wait(threads, _LOOKS_UP).not_done:
@@ -59,9 +66,15 @@ class _Pass:
     """What the threads of one pass share: the stream of batches and the ledger that grows, each behind a lock."""
 
     def __init__(
-        self, batches: Iterator[RolloutBatch], builder: LedgerBuilder, progress: Progress | None, cuts: RowCuts
+        self,
+        batches: Iterator[RolloutBatch],
+        builder: LedgerBuilder,
+        progress: Progress | None,
+        cuts: RowCuts,
+        device: torch.device,
     ) -> None:
         self.builder = builder
+        self._device = device
         self._cuts = cuts
         self._rollouts = 0
         self._batches = batches
@@ -74,13 +87,8 @@ class _Pass:
         """Measure batches until there are none left, or until a thread has failed."""
         torch.set_num_threads(1)  # the operations are too short to share, and the other threads need the cores
         try:
-            while (found := self._next()) is not None:
-                batch, cuts = found
-                measured = measure(batch, self.builder.plan, cuts, self.builder.floors)
-                with self._building:
-                    self.builder.add(batch, measured)
-                    if self._progress is not None:
-                        self._progress(len(batch), batch.tokens)
+            with lane(self._device):
+                self._work()
         except BaseException:
             self.stop()
             raise
@@ -88,6 +96,16 @@ class _Pass:
     def stop(self) -> None:
         """Let the threads end after the batch they are at."""
         self._failed = True
+
+    def _work(self) -> None:
+        while (found := self._next()) is not None:
+            batch, cuts = found
+            there = to_device(batch, self._device)
+            measured = measure(there, self.builder.plan, cuts_on(cuts, self._device), self.builder.floors)
+            with self._building:
+                self.builder.add(batch, measured)
+                if self._progress is not None:
+                    self._progress(len(batch), batch.tokens)
 
     def _next(self) -> tuple[RolloutBatch, RowCuts] | None:
         with self._decoding:

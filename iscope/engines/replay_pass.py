@@ -20,6 +20,7 @@ from iscope.dump.writer import output_path, parquet_file
 from iscope.engines.ahead import decode_ahead
 from iscope.engines.batch_scope import in_words
 from iscope.engines.cuts_pass import find_cuts
+from iscope.engines.device import CPU, enough_memory
 from iscope.engines.local import Progress
 from iscope.engines.replay_rows import rows, schema
 from iscope.engines.scopes import Label, Scopes
@@ -27,12 +28,14 @@ from iscope.errors import DataError
 from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.aggregation import Totals, counted_tokens
-from iscope.replay.dump_cuts import RowCuts, cuts_of
+from iscope.replay.dump_cuts import RowCuts, cuts_of, cuts_on
 from iscope.replay.groups import Groups
 from iscope.replay.losses.positive_nll import rewarded
 from iscope.replay.normalisation import BatchMeans
 from iscope.replay.outcome import Outcome, add_weights, divided, loss_tokens_of, needs_advantage, replay_batch
 from iscope.replay.segments import Segments
+from iscope.replay.to_device import to_device
+from iscope.rollouts import RolloutBatch
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,13 @@ class Task:
         recipe: the recipe.
         batch: the batch scope, as ``iscope.engines.scopes.batch_scope`` returns it.
         unscored: leave loss tokens with an unusable logprob out, or give them ratio 1.
+        device: where to replay; rows are made on the CPU.
     """
 
     recipe: BoundRecipe
     batch: str | int = "all"
     unscored: Literal["exclude", "neutral"] = "exclude"
+    device: torch.device = CPU
 
 
 def replay_dump(
@@ -159,13 +164,21 @@ def _replayed(
     for batch in decode_ahead(dump.batches()):
         places = torch.from_numpy(scopes.places(batch.columns, sums.rollouts))
         own = cuts_of(cuts, slice(sums.rollouts, sums.rollouts + len(batch)))
-        outcome = replay_batch(batch, task.recipe, task.unscored, None if means is None else means[places], own)
+        outcome = _outcome(batch, task, own, None if means is None else means[places])
         numbers = groups.numbers(batch.columns, places) if by_group else None
         parts = divided(outcome, task.recipe, places, totals, numbers)
         sums.add(outcome, None if parts is None else parts[0], places)
         yield rows(batch, outcome, None if parts is None else parts[1], kind)
         if progress is not None:
             progress(len(batch), batch.tokens)
+
+
+def _outcome(batch: RolloutBatch, task: Task, cuts: RowCuts, mean: Tensor | None = None) -> Outcome:
+    """What the recipe does to a batch, replayed on the task's device."""
+    with enough_memory():
+        there = to_device(batch, task.device)
+        mean = None if mean is None else mean.to(task.device)
+        return replay_batch(there, task.recipe, task.unscored, mean, cuts_on(cuts, task.device)).cpu()
 
 
 def _first_pass(dump: Dump, task: Task, scopes: Scopes, cuts: RowCuts) -> tuple[Totals, Tensor | None]:
@@ -179,14 +192,15 @@ def _first_pass(dump: Dump, task: Task, scopes: Scopes, cuts: RowCuts) -> tuple[
         left, counted = loss_tokens_of(batch), None
         if drops:
             own = cuts_of(cuts, slice(first, first + len(batch)))
-            outcome = replay_batch(batch, task.recipe, task.unscored, cuts=own)
+            outcome = _outcome(batch, task, own)
             left, counted = outcome.loss_tokens, outcome.counted
         elif loss.denominator.counts == "filled":
             counted = left > 0
         numbers = groups.numbers(batch.columns, places) if loss.aggregation.by_group else None
         totals = totals.add(counted_tokens(loss, left), places, counted, numbers, rewarded(loss, batch.columns))
         if means is not None:
-            add_weights(means, batch, task.unscored, places)
+            with enough_memory():
+                add_weights(means, to_device(batch, task.device), task.unscored, places)
         first += len(batch)
     return totals, None if means is None else means.means()
 

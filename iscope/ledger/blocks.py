@@ -36,15 +36,15 @@ class Blocks:
         columns: sums over all tokens, float64 [N].
         log_ratio_sums: S of each pair, float64 [N], nats.
         counts: histograms of all tokens.
-        outside: int64, which tokens lie outside the screen.
+        outside: int64, which tokens lie outside the screen; None: all of them do.
         bulk: sums over those inside.
-        by_p: columns by q, of those inside.
+        by_p: columns by q, of those inside; empty where none can be.
     """
 
     columns: Columns
     log_ratio_sums: dict[Pair, Tensor]
     counts: dict[str, Counts]
-    outside: Tensor
+    outside: Tensor | None
     bulk: Bulk
     by_p: Columns
 
@@ -75,7 +75,10 @@ def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair
         sums.append(_sums(block.segments, [block.trainer.numpy(), inference, *values], sheet))
         _count(counts, inference, values)
         tail.add(block, pairs)
-        inside, others = arrange(inference, block.segments.offsets.numpy(), _outside(values, bands))
+        flags = _outside(values, bands)
+        if block.repair == "trl":
+            flags |= _without_probability(block)
+        inside, others = arrange(inference, block.segments.offsets.numpy(), flags)
         outside.append(others + start)
         bulk.add(inside, block, start)
     trainer, inference_sum, *pair_sums = torch.from_numpy(np.concatenate(sums, axis=1))
@@ -117,6 +120,12 @@ def _outside(log_ratios: list[Array], bands: list[tuple[float, float]]) -> Array
     for values, (low, high) in zip(log_ratios, bands, strict=True):
         flags |= values < low
         flags |= values > high
+    return flags
+
+
+def _without_probability(block: TokenView) -> Array:
+    """Bool [P], tokens whose log-ratio was made 0 for want of one: a filter on probabilities still sees the NaN."""
+    flags: Array = (block.trainer.isnan() | block.inference.isnan() | block.policy.isnan()).numpy()
     return flags
 
 

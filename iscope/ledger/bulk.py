@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -23,6 +23,7 @@ from iscope.replay.view import TokenView
 
 Columns = dict[str, Tensor]
 
+_SIGNS = ("gradient_positive", "gradient_negative")
 _SUMS = ("log_ratio_sq", "abs_sum", "exp_abs_sum", "excess_sum", "excess_sq", "k3_sum")
 # The pairs whose ratio can weight a gradient.
 _WEIGHTING = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)
@@ -48,14 +49,24 @@ class Bulk:
 
 def nothing(rows: int, like: Bulk) -> Bulk:
     """Return the bulk of a recipe that is replayed on every token: no token is inside."""
-    empty = {pair: {name: _empty(name, rows) for name in columns} for pair, columns in like.pairs.items()}
-    zeros = {key: {name: torch.zeros(rows, dtype=torch.float64) for name in c} for key, c in like.gradients.items()}
-    return Bulk(torch.zeros(rows, dtype=torch.int64), empty, zeros)
+    return empty_bulk(rows, like.pairs, like.gradients, like.n.device)
 
 
-def _empty(name: str, rows: int) -> Tensor:
-    value = {"log_ratio_min": float("inf"), "log_ratio_max": float("-inf")}.get(name, 0.0)
-    return torch.full((rows,), value, dtype=torch.float64)
+def empty_bulk(
+    rows: int, pairs: Iterable[Pair], gradients: Iterable[tuple[int, Pair | None]], device: torch.device
+) -> Bulk:
+    """Return the bulk of N rollouts without a token inside, for these pairs and these gradients."""
+
+    def column(value: float = 0.0) -> Tensor:
+        return torch.full((rows,), value, dtype=torch.float64, device=device)
+
+    empty = {
+        pair: {name: column() for name in _SUMS}
+        | {"log_ratio_min": column(float("inf")), "log_ratio_max": column(float("-inf"))}
+        for pair in pairs
+    }
+    zeros = {key: {name: column() for name in _SIGNS} for key in gradients}
+    return Bulk(torch.zeros(rows, dtype=torch.int64, device=device), empty, zeros)
 
 
 class BulkBuilder:
@@ -138,8 +149,7 @@ class BulkBuilder:
             for index, base in self._plain:
                 found[index, pair] = total_by_sign(self._view, base, total)
             for index, _, _ in self._others:
-                names = ("gradient_positive", "gradient_negative")
-                found[index, pair] = {name: _over_buckets(tables[pair, f"{name}{index}"]) for name in names}
+                found[index, pair] = {name: _over_buckets(tables[pair, f"{name}{index}"]) for name in _SIGNS}
         return found
 
 

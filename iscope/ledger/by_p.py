@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from iscope.ledger.arranged import BUCKETS, bucket_of
+from iscope.ledger.arranged import BUCKETS, EDGES, bucket_of
 from iscope.recipes.model import Pair
-from iscope.replay.segments import Array
+from iscope.replay.segments import Array, on_cpu
 from iscope.replay.view import TokenView
 
 # Tokens this certain say nothing about the gap: 1 - q is all rounding.
@@ -29,11 +29,24 @@ def measure_by_p(view: TokenView) -> dict[str, Tensor]:
     sums = {"k3": view.k3(pair), "abs": view.exact(pair).abs()}
     if view.advantage is not None:
         sums["gradient"] = view.uncertainty if not view.advantage_per_token else view.uncertainty * view.advantage.abs()
+    if not on_cpu(view.inference):
+        return by_bucket(view, _tables(view, sums))
     key = _keys(view)
     size = segments.rows * BUCKETS
     tables = {"tokens": np.bincount(key, minlength=size)}
     tables |= {name: np.bincount(key, values.numpy(), minlength=size) for name, values in sums.items()}
     return by_bucket(view, {name: torch.from_numpy(t).reshape(segments.rows, BUCKETS).T for name, t in tables.items()})
+
+
+def _tables(view: TokenView, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Sums over the tokens of each bucket and rollout [BUCKETS, N]; bincount adds in an order of chance on a GPU."""
+    q, segments = view.inference, view.segments
+    above = torch.stack([q >= math.log(edge) for edge in EDGES]).sum(0)
+    inside = [above == bucket for bucket in range(BUCKETS)]
+    found = {"tokens": torch.stack([segments.count(flags) for flags in inside])}
+    for name, values in sums.items():
+        found[name] = torch.stack([segments.sum(values.masked_fill(~flags, 0.0)) for flags in inside])
+    return found
 
 
 def by_bucket(view: TokenView, tables: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -51,6 +64,11 @@ def _keys(view: TokenView) -> np.ndarray[Any, np.dtype[np.int64]]:
     key = np.repeat(np.arange(0, view.segments.rows * BUCKETS, BUCKETS), view.segments.lengths.numpy())
     key += bucket_of(view.inference.numpy())
     return key
+
+
+def gaps_of(inference: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor]:
+    """The same as ``fill_gaps`` on any device: abs(d) / (1 - q), float32 [P], and the tokens that do not count."""
+    return (log_ratio.abs() / -inference.expm1()).float(), inference >= math.log(_GAP_BELOW)
 
 
 def fill_gaps(out: Array, inference: Array, log_ratio: Array) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -237,20 +236,19 @@ def _applied_counts(split: Split, recipe: BoundRecipe, correction: Correction, k
 
 
 def _counts_of(log_ratio: Tensor) -> Counts:
-    return histogram.count(histogram.bin_of(log_ratio.numpy()))
+    return histogram.count(histogram.bins_of(log_ratio))
 
 
 def _counts_by_rollout(split: Split, correction: Correction, keep: Tensor) -> Counts:
     """The same where every kept token of a rollout has the rollout's weight."""
     n = split.bulk.n if correction.keep_rollout is None else split.bulk.n * correction.keep_rollout
     kept = n + split.rest.segments.count(keep)
-    bins = torch.from_numpy(histogram.bin_of(correction.weight.log.numpy()).astype(np.int64))
-    counts = torch.zeros(histogram.BINS + 1, dtype=torch.int64).index_add_(0, bins, kept)
+    bins = histogram.bins_of(correction.weight.log).long()
+    counts = kept.new_zeros(histogram.BINS + 1).index_add_(0, bins, kept)
     counts[histogram.ZERO_WEIGHT] = (split.bulk.n + split.rest.segments.lengths - kept).sum()
-    return counts.numpy()
+    found: Counts = counts.cpu().numpy()
+    return found
 
 
-def _weight_bins(log: Tensor) -> histogram.Bins:
-    bins = histogram.bin_of(log.numpy())
-    bins[log.numpy() == -np.inf] = histogram.ZERO_WEIGHT
-    return bins
+def _weight_bins(log: Tensor) -> Tensor:
+    return histogram.bins_of(log).masked_fill_(log == float("-inf"), histogram.ZERO_WEIGHT)

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from iscope.replay.segments import Array
+from iscope.replay.segments import Array, on_cpu
 
 _SHIFT = 16  # float32 has 23 mantissa bits; keeping 7 gives 128 bins per power of two
 _FIRST = (127 - 20) << 7  # 2^-20
@@ -41,9 +42,20 @@ def bin_of(log_ratio: Array) -> Bins:
     return index
 
 
-def count(bins: Bins) -> Counts:
+def bins_of(log_ratio: Tensor) -> Tensor:
+    """The same of a tensor [P] on any device, an integer tensor there."""
+    if on_cpu(log_ratio):
+        with np.errstate(over="ignore"):  # a sum over unscored tokens can be larger than a float32
+            return torch.from_numpy(bin_of(log_ratio.numpy()))
+    bits = log_ratio.float().view(torch.int32)
+    index = ((bits & 0x7FFFFFFF) >> _SHIFT).clamp(_FIRST - 1, _LAST - 1) - (_FIRST - 1)
+    return torch.where(bits < 0, -index, index) + _ZERO_BIN
+
+
+def count(bins: Bins | Tensor) -> Counts:
     """Count entries per bin; torch's bincount lets other threads run, NumPy's does not."""
-    counts: Counts = torch.bincount(torch.from_numpy(bins), minlength=BINS + 1).numpy()
+    found = bins if isinstance(bins, Tensor) else torch.from_numpy(bins)
+    counts: Counts = torch.bincount(found, minlength=BINS + 1).cpu().numpy()
     return counts
 
 

@@ -23,6 +23,7 @@ from iscope.ledger.sweep.batch import Splits, measure_families
 from iscope.ledger.sweep.intervals import FamilySums
 from iscope.ledger.tail import BatchTail, Tails
 from iscope.ledger.tracked_columns import measure_tracked
+from iscope.ledger.whole import fetched, measure_whole
 from iscope.recipes.model import Pair
 from iscope.replay.dump_cuts import RowCuts, cuts_of, own_cuts
 from iscope.replay.losses import base_coefficient
@@ -63,7 +64,7 @@ def measure(
     """Measure everything the plan asks for; each rollout's row depends on its own tokens only, and its cuts.
 
     Args:
-        batch: the rollouts.
+        batch: the rollouts; they are measured on the device that they are on, and what comes out is on the CPU.
         plan: the plan.
         cuts: where filters that look at a whole batch cut each rollout's; None where these rollouts are the batch.
         floors: what a log-ratio must exceed to count among the dump's largest, by pair.
@@ -79,8 +80,9 @@ def measure(
     if trained_rows.numel():
         trained = _trained(batch, plan, trained_rows, view.cuts)
     sweeps = measure_families(batch, plan, splits, columns["loss_tokens"]) if plan.families else ()
-    rounded = found.rounded_positive
-    return Measured(columns, trained, trained_rows, histograms, found.unscored, rounded, tail.tails(), sweeps)
+    rounded, rows = found.rounded_positive, trained_rows.cpu()
+    tails, unscored = tail.tails(), found.unscored
+    return Measured(fetched(columns), fetched(trained), rows, histograms, unscored, rounded, tails, sweeps)
 
 
 def _token_counts(batch: RolloutBatch, found: Usable, view: TokenView) -> Columns:
@@ -107,12 +109,15 @@ def _count(layout: Segments, flags: Tensor | None) -> Tensor:
 def _measure_view(view: TokenView, plan: Plan, tail: BatchTail) -> tuple[Columns, dict[str, Counts], Splits]:
     pairs = _measured_pairs(view, plan)
     screen = screen_of(plan)
-    blocks = measure_blocks(view, plan, screen, pairs, tail)
+    if view.device.type == "cpu":
+        blocks = measure_blocks(view, plan, screen, pairs, tail)
+    else:
+        blocks = measure_whole(view, plan, pairs, tail)
     columns, counts = dict(blocks.columns), dict(blocks.counts)
     for pair, total in blocks.log_ratio_sums.items():
         view.remember_log_ratio_sum(pair, total)
-    rest = view.part(blocks.outside)
-    columns |= {name: blocks.by_p[name] + values for name, values in measure_by_p(rest).items()}
+    rest = view if blocks.outside is None else view.part(blocks.outside)
+    columns |= {name: blocks.by_p.get(name, 0) + values for name, values in measure_by_p(rest).items()}
     raw = {pair: counts[str(pair)] for pair in pairs}
     split = Split(blocks.bulk, rest, raw)
     dense = Split(nothing(view.segments.rows, split.bulk), view, raw)
@@ -163,14 +168,14 @@ def _trained(batch: RolloutBatch, plan: Plan, rows: Tensor, cuts: RowCuts) -> Co
 def take_rollouts(batch: RolloutBatch, rows: Tensor) -> RolloutBatch:
     """Return the batch that holds only the given rollouts, int64 rows."""
     layout = Segments(batch.offsets)
-    chosen = torch.zeros(len(batch), dtype=torch.bool)
+    chosen = torch.zeros_like(layout.lengths, dtype=torch.bool)
     chosen[rows] = True
     tokens = layout.expand(chosen)
 
     def pick(column: Tensor | None) -> Tensor | None:
         return None if column is None else column[tokens]
 
-    offsets = torch.zeros(rows.numel() + 1, dtype=torch.int64)
+    offsets = rows.new_zeros(rows.numel() + 1)
     torch.cumsum(layout.lengths[rows], 0, out=offsets[1:])
     advantage = batch.advantage
     if advantage is not None:
@@ -184,6 +189,6 @@ def take_rollouts(batch: RolloutBatch, rows: Tensor) -> RolloutBatch:
         loss_mask=pick(batch.loss_mask),
         advantage=advantage,
         advantage_per_token=batch.advantage_per_token,
-        columns=batch.columns[rows.numpy()],
+        columns=batch.columns[rows.cpu().numpy()],
         nulls={name: flags[tokens] for name, flags in batch.nulls.items()},
     )

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from iscope.recipes.model import Pair
+from iscope.replay.segments import on_cpu
 from iscope.replay.view import TokenView
 
 KEPT = 2**17
@@ -36,9 +38,8 @@ class BatchTail:
         """Add the tokens of a block, in the precision of its decisions."""
         for pair in pairs:
             if pair in _PAIRS:
-                values: Values = block.log_ratio(pair).numpy()
                 floor = self._floors.get(str(pair))
-                found = values.copy() if floor is None else values[values > floor]
+                found = _above(block.log_ratio(pair), floor)
                 self._found.setdefault(str(pair), []).append(found)
 
     def tails(self) -> Tails:
@@ -79,6 +80,14 @@ def merge_tails(parts: Iterable[Mapping[str, Values]]) -> Tails:
     for part in parts:
         builder.add(part)
     return builder.finish()
+
+
+def _above(log_ratio: Tensor, floor: float | None) -> Values:
+    """A copy of the values [P] above the floor, on the CPU."""
+    if not on_cpu(log_ratio):
+        return (log_ratio if floor is None else log_ratio[log_ratio > floor]).cpu().numpy()
+    values: Values = log_ratio.numpy()
+    return values.copy() if floor is None else values[values > floor]
 
 
 def _largest(parts: list[Values]) -> Values:

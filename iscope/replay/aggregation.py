@@ -116,7 +116,7 @@ def divisors(loss: Loss, loss_tokens: Tensor, batch: Tensor, totals: Totals, gro
         constant = bound_value(loss.denominator.batch_tokens)
         return tokens if constant is None else torch.full_like(tokens, constant)
     if loss.aggregation is Aggregation.TOKEN_SUM:
-        return torch.ones(loss_tokens.numel(), dtype=torch.float64)
+        return torch.ones_like(loss_tokens, dtype=torch.float64)
     size = bound_value(loss.denominator.batch_size)
     rollouts = totals.rollouts[batch].clamp(min=1).double() + loss.denominator.epsilon
     if size is not None:

@@ -53,6 +53,10 @@ class Shares:
     value: Tensor
     slope: Tensor
 
+    def to(self, device: torch.device) -> Shares:
+        """Return them on a device."""
+        return Shares(self.value.to(device), self.slope.to(device))
+
     def __getitem__(self, rows: slice | Tensor) -> Shares:
         """Return those of some rollouts."""
         return Shares(self.value[rows], self.slope[rows])
@@ -64,7 +68,7 @@ def _none(dtype: torch.dtype) -> list[Tensor]:
 
 @dataclass
 class GroupSums:
-    """Collects the mean log-ratios of a dump's rollouts and finds their shares.
+    """Collects the mean log-ratios of a dump's rollouts and finds their shares, on the CPU.
 
     Attributes:
         temperature: t.
@@ -88,7 +92,7 @@ class GroupSums:
         for parts, values in zip(
             (self._score, self._positive, self._filled, self._group), (score, positive, filled, groups), strict=True
         ):
-            parts.append(values)
+            parts.append(values.cpu())
 
     def shares(self) -> Shares:
         """Return the shares of every rollout added, in their order; the same bits whatever that is."""

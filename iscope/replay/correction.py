@@ -41,7 +41,8 @@ class Correction:
     def keep(self, view: TokenView) -> Tensor:
         """Bool [P], False where the token or its rollout was rejected."""
         if self.keep_rollout is None:
-            return torch.ones(view.segments.tokens, dtype=torch.bool) if self.keep_token is None else self.keep_token
+            every = torch.ones(view.segments.tokens, dtype=torch.bool, device=view.device)
+            return every if self.keep_token is None else self.keep_token
         keep = view.segments.expand(self.keep_rollout)
         return keep if self.keep_token is None else keep & self.keep_token
 

@@ -27,6 +27,10 @@ class Cuts:
     value: Tensor
     ties: Tensor
 
+    def to(self, device: torch.device) -> Cuts:
+        """Return them on a device."""
+        return Cuts(self.value.to(device), self.ties.to(device))
+
     def __getitem__(self, rows: slice | Tensor) -> Cuts:
         """Return those of some rollouts."""
         return Cuts(self.value[rows], self.ties[rows])
@@ -36,7 +40,7 @@ def above(values: Tensor, segments: Segments, cuts: Cuts) -> Tensor:
     """Bool [P], the statistics [P] that a cut rejects."""
     value = segments.expand(cuts.value)
     tied = values == value
-    running = torch.zeros(segments.tokens + 1, dtype=torch.int64)
+    running = torch.zeros(segments.tokens + 1, dtype=torch.int64, device=segments.device)
     torch.cumsum(tied, 0, out=running[1:])
     rank = running[1:] - segments.expand(running[segments.offsets[:-1]])
     return (values > value) | (tied & (rank <= segments.expand(cuts.ties)))
@@ -44,7 +48,7 @@ def above(values: Tensor, segments: Segments, cuts: Cuts) -> Tensor:
 
 @dataclass
 class BatchCuts:
-    """Collects the statistics of a dump, rollouts in its order, and finds the cut of every batch.
+    """Collects the statistics of a dump, rollouts in its order, and finds the cut of every batch, on the CPU.
 
     A token below the bound is never rejected: of those the sum is enough.
 
@@ -70,11 +74,11 @@ class BatchCuts:
         """
         large = values >= self.bound
         where = large.nonzero().squeeze(1)
-        self._large.append(values[where])
-        self._rows.append(segments.row_of(where) + self._rollouts)
-        self._places.append(places)
-        self._small_sum.append(segments.sum(values.masked_fill(large, 0.0)))
-        self._small_count.append(segments.lengths - segments.count(large))
+        self._large.append(values[where].cpu())
+        self._rows.append(segments.row_of(where).cpu() + self._rollouts)
+        self._places.append(places.cpu())
+        self._small_sum.append(segments.sum(values.masked_fill(large, 0.0)).cpu())
+        self._small_count.append((segments.lengths - segments.count(large)).cpu())
         self._rollouts += segments.rows
 
     def cuts(self) -> Cuts:

@@ -84,7 +84,12 @@ def own_cuts(view: TokenView, recipes: Iterable[BoundRecipe], columns: pl.DataFr
     found = DumpCuts(recipes)
     if found.needed:
         found.add(view, torch.zeros(view.segments.rows, dtype=torch.int64), columns)
-    return found.cuts()
+    return cuts_on(found.cuts(), view.device)
+
+
+def cuts_on(cuts: Mapping[Filter | Contrast, Cuts | Shares], device: torch.device) -> RowCuts:
+    """Return them on a device."""
+    return {rule: found.to(device) for rule, found in cuts.items()}
 
 
 def cuts_of(cuts: Mapping[Filter | Contrast, Cuts | Shares], rows: slice | Tensor) -> RowCuts:

@@ -69,8 +69,8 @@ def _over_mean(view: TokenView, value: Tensor, rule: Filter) -> Tensor:
     assert bound is not None
     if not isinstance(cuts, Cuts):
         collected = BatchCuts(bound)
-        collected.add(value.double(), view.segments, torch.zeros(view.segments.rows, dtype=torch.int64))
-        cuts = collected.cuts()
+        collected.add(value.double(), view.segments, view.segments.lengths.new_zeros(view.segments.rows))
+        cuts = collected.cuts().to(view.device)
     return above(value.double(), view.segments, cuts)
 
 
@@ -160,7 +160,7 @@ def _reduce(view: TokenView, token: Tensor, reduction: Reduction, alive: Tensor 
 def _outside(view: TokenView, value: Tensor, rule: Filter, *, below: bool) -> Tensor:
     bound = bound_value(rule.low if below else rule.high)
     if bound is None:
-        return torch.zeros(value.numel(), dtype=torch.bool)
+        return torch.zeros_like(value, dtype=torch.bool)
     if rule.space == "log":
         bound = math.log(bound) if bound > 0 else -math.inf
     if below:

@@ -50,6 +50,8 @@ def _none() -> Tensor:
 class BatchMeans:
     """Collects the mean weight of every batch of a dump; rollouts are held apart, so that their order changes no bit.
 
+    They are held on the CPU.
+
     Attributes:
         recipe: the recipe, one that normalises its weights.
     """
@@ -67,7 +69,8 @@ class BatchMeans:
             places: int64 [N], the batch that each belongs to.
         """
         total = view.segments.sum(undropped_weight(view, self.recipe, correction))
-        self._parts.append(mean_parts(self.recipe.weight, total, view.segments.lengths))
+        parts = mean_parts(self.recipe.weight, total, view.segments.lengths)
+        self._parts.append((parts[0].cpu(), parts[1].cpu()))
         self._places.append(places)
 
     def means(self) -> Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -67,6 +67,12 @@ class Outcome:
     positive_loss: Tensor | None = None
     positive_score: Tensor | None = None
 
+    def cpu(self) -> Outcome:
+        """Return it in the CPU's memory."""
+        named = ((part.name, getattr(self, part.name)) for part in fields(self))
+        moved: dict[str, Any] = {name: values.cpu() for name, values in named if isinstance(values, Tensor)}
+        return replace(self, segments=Segments(self.segments.offsets.cpu()), **moved)
+
 
 def replay_batch(
     batch: RolloutBatch,
@@ -93,6 +99,7 @@ def replay_batch(
     read_tokens = loss_tokens_of(batch)
     loss_tokens = remaining_loss_tokens(read_tokens, view, recipe, correction)
     good = rewarded(recipe.loss, batch.columns)
+    good = None if good is None else good.to(view.device)
     outcome = Outcome(
         scored=scored,
         segments=view.segments,

@@ -50,7 +50,7 @@ def loss(view: TokenView, signal: Tensor, weight: Tensor, function: Function) ->
     found = _call(function, view, signal, weight)
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise UsageError(f"{function.reference} returned {_kind(found)}, not each token's loss and its derivative.")
-    parts = [_shaped(part, view.segments.tokens, function, "tokens") for part in found]
+    parts = [_shaped(part, view.segments.tokens, view, function, "tokens") for part in found]
     if not all(bool(part.isfinite().all()) for part in parts):
         raise UsageError(f"{function.reference} returned a loss or derivative that is not finite.")
     return parts[0], parts[1]
@@ -118,7 +118,7 @@ def _from_file(path: Path) -> ModuleType:
 
 def _numbers(view: TokenView, function: Function, *, per_token: bool) -> Tensor:
     size, unit = (view.segments.tokens, "tokens") if per_token else (view.segments.rows, "rollouts")
-    return _shaped(_part(view, function), size, function, unit)
+    return _shaped(_part(view, function), size, view, function, unit)
 
 
 def _part(view: TokenView, function: Function) -> Any:
@@ -135,21 +135,23 @@ def _part(view: TokenView, function: Function) -> Any:
     return torch.ones_like(weight, dtype=torch.float64) if keep is None else keep
 
 
-def _call(function: Function, *arguments: Any) -> Any:
+def _call(function: Function, view: TokenView, *arguments: Any) -> Any:
     call = resolve(function.call)
     try:
-        return call(*arguments, **dict(function.arguments))
+        return call(view, *arguments, **dict(function.arguments))
     except Exception as error:  # whatever the code of others raises
-        raise UsageError(f"{function.reference} failed: {type(error).__name__}: {error}.") from error
+        where = view.device.type
+        hint = "" if where == "cpu" else f" Its tensors are on the device {where}; take cpu if it cannot use those."
+        raise UsageError(f"{function.reference} failed: {type(error).__name__}: {error}.{hint}") from error
 
 
-def _shaped(values: Any, size: int, function: Function, unit: str) -> Tensor:
+def _shaped(values: Any, size: int, view: TokenView, function: Function, unit: str) -> Tensor:
     if not isinstance(values, Tensor):
         raise UsageError(f"{function.reference} returned {_kind(values)}, not a tensor of {size} {unit}.")
     if values.shape != (size,):
         shape = " x ".join(map(str, values.shape)) or "one number"
         raise UsageError(f"{function.reference} returned a tensor of {shape}, not one value for each of {size} {unit}.")
-    return values.detach().to("cpu", torch.float64)
+    return values.detach().to(view.device, torch.float64)
 
 
 def _kind(value: Any) -> str:

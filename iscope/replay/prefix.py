@@ -33,8 +33,8 @@ def exclusive_minimum(values: Tensor, segments: Segments) -> Tensor:
         return values.clone()
     order = values.argsort(stable=True)
     rank = torch.empty_like(order)
-    rank[order] = torch.arange(segments.tokens)
-    start = segments.tokens * segments.expand(torch.arange(segments.rows))
+    rank[order] = torch.arange(segments.tokens, device=segments.device)
+    start = segments.tokens * segments.expand(torch.arange(segments.rows, device=segments.device))
     running = values[order[(rank - start).cummin(0).values + start]]
     before = torch.zeros_like(values)
     before[1:] = running[:-1]

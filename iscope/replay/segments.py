@@ -1,22 +1,33 @@
 """Reductions over a ragged layout: one value per rollout from one value per token, and back.
 
-A rollout's result depends on its own tokens only, never on its neighbours in the batch: same tokens, same bits.
+A rollout's result depends on its own tokens only, never on its neighbours in the batch: on a CPU same tokens, same
+bits. There NumPy reduces, elsewhere torch on the device of the layout.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 Array = np.ndarray[Any, Any]
+Reduce = Literal["sum", "max", "min"]
+
+_UFUNCS: dict[Reduce, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def on_cpu(values: Tensor) -> bool:
+    """Whether NumPy can read a tensor."""
+    return values.device.type == "cpu"
 
 
 def expm1(values: Tensor) -> Tensor:
     """exp(x) - 1, infinite where it overflows; NumPy's is twice as fast as torch's on a CPU."""
+    if not on_cpu(values):
+        return values.expm1()
     with np.errstate(over="ignore"):
         return torch.from_numpy(np.expm1(values.numpy()))
 
@@ -40,6 +51,11 @@ class Segments:
         self.offsets = offsets
 
     @property
+    def device(self) -> torch.device:
+        """Where the layout lives, and the values of its tokens."""
+        return self.offsets.device
+
+    @property
     def rows(self) -> int:
         """N."""
         return self.offsets.numel() - 1
@@ -52,7 +68,7 @@ class Segments:
     @cached_property
     def lengths(self) -> Tensor:
         """int64 [N]."""
-        return torch.from_numpy(self._edges[1:] - self._edges[:-1])
+        return self.offsets[1:] - self.offsets[:-1]
 
     @cached_property
     def _edges(self) -> Array:
@@ -71,15 +87,15 @@ class Segments:
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum float64 values [P] over each segment; 0 for an empty one."""
-        return torch.from_numpy(self.reduce(np.add, values.numpy(), 0.0))
+        return self._reduced("sum", values, 0.0)
 
     def max(self, values: Tensor, empty: float = float("-inf")) -> Tensor:
         """Largest value of each segment."""
-        return torch.from_numpy(self.reduce(np.maximum, values.numpy(), empty))
+        return self._reduced("max", values, empty)
 
     def min(self, values: Tensor, empty: float = float("inf")) -> Tensor:
         """Smallest value of each segment."""
-        return torch.from_numpy(self.reduce(np.minimum, values.numpy(), empty))
+        return self._reduced("min", values, empty)
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of float64 values over each segment; 0 for an empty one."""
@@ -87,6 +103,8 @@ class Segments:
 
     def count(self, flags: Tensor) -> Tensor:
         """Count the set flags [P] of each segment, int64 [N]."""
+        if not on_cpu(flags):
+            return self.sum(flags.double()).long()
         counts, values = np.zeros(self.rows, dtype=np.int64), flags.numpy()
         if values.any():  # most bounds are met nowhere
             rows = slice(None) if self._occupied is None else self._occupied
@@ -101,12 +119,19 @@ class Segments:
         """Repeat one value per segment [N] for each of its tokens [P]."""
         return torch.repeat_interleave(rows, self.lengths, output_size=self.tokens)
 
-    def select(self, places: Array) -> Segments:
+    def select(self, places: Tensor) -> Segments:
         """Return the layout that is left when only the tokens at these places stay, int64 in rising order."""
-        return Segments(torch.from_numpy(places.searchsorted(self._edges)))
+        if not on_cpu(places):
+            return Segments(torch.searchsorted(places, self.offsets))
+        return Segments(torch.from_numpy(places.numpy().searchsorted(self._edges)))
+
+    def _reduced(self, how: Reduce, values: Tensor, empty: float) -> Tensor:
+        if on_cpu(values):
+            return torch.from_numpy(self.reduce(_UFUNCS[how], values.numpy(), empty))
+        return torch.segment_reduce(values, how, offsets=self.offsets, initial=empty, unsafe=True)
 
     def reduce(self, ufunc: np.ufunc, values: Array, empty: float) -> Array:
-        """Reduce values [P] over each segment."""
+        """Reduce values [P] over each segment, on a CPU."""
         if self._occupied is None and self.tokens:
             found: Array = ufunc.reduceat(values, self._starts)
             return found

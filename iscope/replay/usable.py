@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from iscope.replay.segments import on_cpu
 from iscope.rollouts import LOGPROBS, RolloutBatch
 
 SENTINEL = -9000.0  # vLLM writes -9999.0 for -inf, several frameworks for "missing"
@@ -42,9 +43,9 @@ def usable(batch: RolloutBatch) -> Usable:
     suspects = {name: column for name, column in columns.items() if not _all_usable(column)}
     if not suspects:
         return Usable(batch.loss_mask, {}, _rounded_positive(columns.values(), batch.loss_mask), None)
-    open_tokens = torch.ones(batch.tokens, dtype=torch.bool) if batch.loss_mask is None else batch.loss_mask.clone()
+    open_tokens = _every_token(batch) if batch.loss_mask is None else batch.loss_mask.clone()
     unscored: dict[str, dict[str, int]] = {}
-    nan = torch.zeros(batch.tokens, dtype=torch.bool)
+    nan = torch.zeros_like(open_tokens)
     loss = open_tokens.clone()
     for name, column in suspects.items():
         nan |= column.isnan() & loss
@@ -57,6 +58,10 @@ def usable(batch: RolloutBatch) -> Usable:
     return Usable(open_tokens, unscored, positive, nan if bool(nan.any()) else None)
 
 
+def _every_token(batch: RolloutBatch) -> Tensor:
+    return torch.ones_like(batch.trainer_logprobs, dtype=torch.bool)
+
+
 def is_usable(column: Tensor) -> Tensor:
     """Bool [P], whether each value can be a logprob."""
     return (column > SENTINEL) & (column <= MAX_POSITIVE)
@@ -64,6 +69,8 @@ def is_usable(column: Tensor) -> Tensor:
 
 def _all_usable(column: Tensor) -> bool:
     """Whether no value is unusable; a NaN makes both comparisons false. NumPy's extremes are the faster ones."""
+    if not on_cpu(column):
+        return bool(is_usable(column).all())
     values = column.numpy()
     return not values.size or bool(values.min() > SENTINEL and values.max() <= MAX_POSITIVE)
 
@@ -71,10 +78,15 @@ def _all_usable(column: Tensor) -> bool:
 def _rounded_positive(columns: Iterable[Tensor], scored: Tensor | None) -> int:
     total = 0
     for column in columns:
-        if column.numel() and not column.numpy().max() <= 0:
+        if column.numel() and _any_positive(column):
             positive = column > 0
             total += int((positive if scored is None else positive & scored).sum())
     return total
+
+
+def _any_positive(column: Tensor) -> bool:
+    """Whether there can be a value above 0; a NaN is taken for one."""
+    return not bool(column.numpy().max() <= 0 if on_cpu(column) else (column <= 0).all())
 
 
 def _is_kind(kind: str, column: Tensor, null: Tensor | None) -> Tensor:

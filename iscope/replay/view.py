@@ -61,6 +61,11 @@ class TokenView:
     _cache: dict[tuple[Hashable, Pair], Any] = field(default_factory=dict, repr=False)
 
     @property
+    def device(self) -> torch.device:
+        """Where the tokens are."""
+        return self.segments.device
+
+    @property
     def trainer(self) -> Tensor:
         """Logprobs [P], nats, in the precision of the decisions."""
         return self.columns["trainer"]
@@ -180,7 +185,7 @@ class TokenView:
     def _take(self, positions: Tensor, whole: TokenView | None) -> TokenView:
         return replace(
             self,
-            segments=self.segments.select(positions.numpy()),
+            segments=self.segments.select(positions),
             columns=self.columns.take(positions),
             whole=whole,
             source=self,
@@ -218,7 +223,7 @@ class TokenView:
     def _position(self) -> Tensor:
         if self.source is None or self.taken is None:
             places = self.columns.places
-            return torch.arange(self.segments.tokens) if places is None else places
+            return torch.arange(self.segments.tokens, device=self.device) if places is None else places
         return self.source.position[self.taken]
 
     def _log_ratio(self, pair: Pair) -> Tensor:
@@ -256,7 +261,7 @@ def token_view(
         present["unusable"] = unusable
     segments, places = Segments(batch.offsets), None if tokens is None else places_of(tokens)
     return TokenView(
-        segments=segments if places is None else segments.select(places.numpy()),
+        segments=segments if places is None else segments.select(places),
         columns=Gathered(present, places),
         row_advantage=None if batch.advantage_per_token else batch.advantage,
         repair=repair,

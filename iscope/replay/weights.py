@@ -61,8 +61,8 @@ def weigh(view: TokenView, rule: WeightRule, alive: Tensor | None = None) -> Wei
         alive: bool [P], the tokens that the ratio of a rollout is taken over, and that count as cut; None for all.
     """
     if not rule.applied or rule.level == Level.NONE:
-        untouched = torch.zeros(view.segments.rows, dtype=torch.bool)
-        return Weight(torch.zeros(view.segments.rows, dtype=torch.float64), untouched, untouched)
+        untouched = torch.zeros(view.segments.rows, dtype=torch.bool, device=view.device)
+        return Weight(untouched.double(), untouched, untouched)
     if rule.level == Level.TOKEN:
         weight = _token_weight(view, rule)
         return weight if alive is None else replace(weight, low=weight.low & alive, high=weight.high & alive)
@@ -175,5 +175,5 @@ def _tested(ratio: Tensor, rule: WeightRule) -> Tensor:
 
 
 def _beyond(ratio: Tensor, low: float | None, high: float | None) -> tuple[Tensor, Tensor]:
-    none = torch.zeros(ratio.numel(), dtype=torch.bool)
+    none = torch.zeros_like(ratio, dtype=torch.bool)
     return none if low is None else ratio < low, none if high is None else ratio > high

@@ -342,7 +342,7 @@ def test_a_dump_that_is_gone_by_then_costs_the_ids_not_the_report(
 
     monkeypatch.setattr(lookup.Lookup, "find", gone)
     report = analyze(path, recipes=["none"])
-    assert all("cannot be read as Parquet" in strip["token_ids"]["why"] for strip in strips(report))
+    assert all("cannot be reached any more" in strip["token_ids"]["why"] for strip in strips(report))
 
 
 def test_batches_in_memory_have_no_ids() -> None:

@@ -53,7 +53,7 @@ def test_every_option_reaches_the_analysis(api: Api) -> None:
     words = "analyze --trainer t1 --trainer t2 --vllm v --current c --ref r --on uid --recipe none --by env --by step"
     more = "--columns trainer=x,inference=y --columns ref=z --precision float64 --unscored neutral --strict --ledger l"
     more += " --batch 7 --healthy-k3 0.005 --from slime --include-text --engine ray --resume s --resume-every 5"
-    more += " --allow-missing"
+    more += " --allow-missing --device cpu"
     words_with_spaces = ["--recipe", "trl/token_mask:clip_min=0.5,clip_max=2", "--where", "step >= 10"]
     assert run([*words.split(), *words_with_spaces, *more.split()]) == 0
     assert api.calls == [
@@ -74,6 +74,7 @@ def test_every_option_reaches_the_analysis(api: Api) -> None:
                 "unscored": "neutral",
                 "strict": True,
                 "batch": "7",
+                "device": "cpu",
                 "ledger": "l",
                 "recipes_file": [],
                 "like": [],
@@ -97,6 +98,7 @@ def test_defaults(api: Api) -> None:
     assert options["recipes"] is None
     assert options["columns"] is None
     assert (options["on"], options["precision"], options["unscored"]) == ("rollout_id", "float32", "exclude")
+    assert options["device"] == "cpu"
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_data_errors(tmp_path: Path) -> None:
 
 def test_every_option_reaches_the_replay(tmp_path: Path) -> None:
     words = "--trainer t1 --trainer t2 --vllm v --current c --ref r --on uid --where step>1 --batch 12"
-    words += " --columns trainer=x --from slime"
+    words += " --columns trainer=x --from slime --device cpu"
     more = "--precision float64 --unscored neutral --strict --quiet -o w.parquet"
     done = python("-c", FAKE, "replay", *words.split(), "--recipe", SPEC, *more.split(), cwd=tmp_path)
     expected = {
@@ -142,6 +142,7 @@ def test_every_option_reaches_the_replay(tmp_path: Path) -> None:
         "columns": {"trainer": "x"},
         "from_format": "slime",
         "batch": 12,
+        "device": "cpu",
         "precision": "float64",
         "unscored": "neutral",
         "strict": True,

@@ -44,8 +44,14 @@ def test_tiny_row_groups_are_joined(tmp_path, make):
 
 def test_tiny_files_are_joined(tmp_path, make):
     for index in range(30):
-        pq.write_table(make([10], seed=index), tmp_path / f"{index}.parquet")
-    assert [batch.tokens for batch in open_dump([tmp_path], batch_tokens=100).batches()] == [100, 100, 100]
+        pq.write_table(make([20], seed=index), tmp_path / f"{index}.parquet")
+    assert [batch.tokens for batch in open_dump([tmp_path], batch_tokens=200).batches()] == [200, 200, 200]
+
+
+def test_tiny_rollouts_fill_a_batch_by_their_number(tmp_path, make):
+    for index in range(10):
+        pq.write_table(make([2] * 10, seed=index), tmp_path / f"{index}.parquet")
+    assert [len(batch) for batch in open_dump([tmp_path], batch_tokens=16 * 40).batches()] == [40, 40, 20]
 
 
 def test_one_huge_row_group_is_read_in_pieces(tmp_path, make, monkeypatch):

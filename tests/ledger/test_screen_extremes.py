@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,47 +14,18 @@ from iscope.ledger.plan import Plan
 from iscope.ledger.screen import Screen, screen_of
 from iscope.recipes.defaults import DEFAULT_RECIPES
 from iscope.rollouts import RolloutBatch
+from tests.extreme_batches import batches
+from tests.measured import assert_close, values_of
 
 EXTRA = (
     "trl/token_truncate:beta=0.04",
     "nemo-rl/icepop:0.5,5",
     "openrlhf/icepop:0.9,1.1",
+    "openrlhf/token_tv:delta=0.09",
     "prime-rl/ref_kl",
 )
 # Nothing is inside the first; the second replays every recipe on every token.
 NOWHERE = (float("inf"), float("-inf"))
-SIGNED = ("log_ratio_sum", "excess_sum", "logprob_sum")
-
-
-@st.composite
-def batches(draw) -> RolloutBatch:
-    """Rollouts of every length with log-ratios of every size, unusable values and any of the optional columns."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    lengths = rng.choice([0, 1, 2, 17, 300], draw(st.integers(1, 9)))
-    tokens, spread = int(lengths.sum()), draw(st.sampled_from([0.0, 1e-6, 0.01, 0.2, 3.0, 60.0]))
-    inference = -rng.gamma(0.45, draw(st.sampled_from([1e-4, 3.0])), tokens).astype(np.float32)
-
-    def policy() -> torch.Tensor:
-        far = rng.random(tokens) < draw(st.sampled_from([0.0, 0.02, 1.0]))
-        moved = inference + np.where(far, spread, spread / 50) * rng.standard_normal(tokens)
-        moved = np.where(rng.random(tokens) < 0.3, inference, np.minimum(moved, 0.15)).astype(np.float32)
-        unusable = rng.random(tokens) < draw(st.sampled_from([0.0, 0.05]))
-        return torch.from_numpy(np.where(unusable, rng.choice([np.nan, np.inf, -9999.0, 0.7], tokens), moved)).float()
-
-    per_token = draw(st.booleans())
-    advantage = rng.choice([-2.0, -0.3, 0.0, 1.5], tokens if per_token else len(lengths))
-    present = draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
-    return RolloutBatch(
-        offsets=torch.from_numpy(np.concatenate([[0], lengths]).cumsum()),
-        trainer_logprobs=policy(),
-        inference_logprobs=torch.from_numpy(inference),
-        current_logprobs=policy() if present[0] else None,
-        ref_logprobs=policy() if present[1] else None,
-        loss_mask=torch.from_numpy(rng.random(tokens) < 0.9),
-        advantage=torch.from_numpy(advantage) if present[2] else None,
-        advantage_per_token=per_token and present[2],
-        columns=pl.DataFrame({"rollout_id": [f"r{row}" for row in range(len(lengths))]}),
-    )
 
 
 def measured(batch: RolloutBatch, plan: Plan, screen: Screen | None = None, block_tokens: int = 2**16) -> Measured:
@@ -71,41 +40,16 @@ def measured(batch: RolloutBatch, plan: Plan, screen: Screen | None = None, bloc
         iscope.ledger.measure.screen_of, iscope.ledger.blocks._TOKENS = before
 
 
-def values_of(found: Measured) -> dict[str, np.ndarray]:
-    columns = {**found.columns, **{f"trained {name}": values for name, values in found.trained.items()}}
-    values = {name: column.numpy() for name, column in columns.items()}
-    return values | {f"histogram {name}": counts for name, counts in found.histograms.items()}
-
-
-def scale_of(name: str, values: dict[str, np.ndarray]) -> np.ndarray | float:
-    """What a sum's rounding is measured by: itself, or for sums of both signs the sum of their sizes."""
-    if not name.endswith(SIGNED):
-        return 0.0
-    tokens = values["tokens" if not name.startswith("trained ") else "trained tokens"]
-    pairs = [column for key, column in values.items() if key.endswith("exp_abs_sum") and len(column) == len(tokens)]
-    return np.maximum.reduce([tokens.astype(float), *(np.where(np.isfinite(p), p, 0.0) for p in pairs)])
-
-
 @settings(max_examples=25)
 @given(batch=batches(), unscored=st.sampled_from(["exclude", "neutral"]))
 def test_nothing_inside_everything_inside_and_the_screen(batch, unscored):
     plan = make_plan([*DEFAULT_RECIPES, *EXTRA], unscored=unscored)
     usual = screen_of(plan)
-    expected = values_of(measured(batch, plan))
+    expected = measured(batch, plan)
     nowhere = Screen(*NOWHERE, usual.dense)
     dense = Screen(usual.low, usual.high, frozenset(range(len(plan.recipes))))
     for screen in (nowhere, dense):
-        found = values_of(measured(batch, plan, screen))
-        assert set(found) == set(expected)
-        for name, values in expected.items():
-            if values.dtype.kind != "f":
-                np.testing.assert_array_equal(found[name], values, err_msg=name)
-                continue
-            finite = np.isfinite(values)
-            np.testing.assert_array_equal(found[name][~finite], values[~finite], err_msg=name)
-            error = np.abs(found[name][finite] - values[finite])
-            allowed = np.maximum(np.abs(values), scale_of(name, expected))[finite] * 1e-12
-            assert (error <= allowed).all(), (name, found[name][finite], values[finite])
+        assert_close(measured(batch, plan, screen), expected)
 
 
 @settings(max_examples=20)

@@ -22,8 +22,13 @@ Splits = Callable[[int], Split]
 def measure_families(
     batch: RolloutBatch, plan: Plan, splits: Splits, loss_tokens: Tensor
 ) -> tuple[FamilySums | None, ...]:
-    """Sum every family of a plan over a batch; None where the batch lacks what one looks at."""
-    signs = sign_classes(None if batch.advantage_per_token or batch.advantage is None else batch.advantage.numpy())
+    """Sum every family of a plan over a batch; None where the batch lacks what one looks at.
+
+    The tokens are replayed on the device of the batch and sorted into intervals by NumPy: a copy of a few columns costs
+    little beside a sum per interval.
+    """
+    advantage = None if batch.advantage_per_token else batch.advantage
+    signs = sign_classes(None if advantage is None else advantage.cpu().numpy())
     signs = np.full(len(batch), CLASSES - 1) if signs is None else signs
     groups = _groups(batch.columns) if "group_id" in batch.columns else None
     found: list[FamilySums | None] = []

@@ -98,7 +98,7 @@ def measure_family(
     tables = tables_of(split, family, base)
     present = np.flatnonzero(tables.n > 0)
     tables, signs = tables.of_rows(present), signs[present]
-    scale = relative_scale(family.tight.loss, loss_tokens.numpy()[present])
+    scale = relative_scale(family.tight.loss, loss_tokens.cpu().numpy()[present])
     for name in QUANTITIES[3:]:
         tables.sums[name] *= scale[:, None]
     shape, highest = (tables.lows + 1, tables.highs + 1), _highest(tables)

@@ -93,7 +93,7 @@ def tables_of(split: Split, family: TokenFamily, base: int) -> Tables:
     rest, recipe = split.rest, family.tight
     lows, highs = len(family.lows), len(family.highs)
     intervals = 1 + lows + highs
-    lengths = rest.segments.lengths.numpy()
+    lengths = rest.segments.lengths.cpu().numpy()
     key = np.repeat(np.arange(0, lengths.size * intervals, intervals), lengths) + _column(rest, family)
     shape = lengths.size, intervals
 
@@ -105,10 +105,10 @@ def tables_of(split: Split, family: TokenFamily, base: int) -> Tables:
     counts = table()
     sums = {name: table(values) for name, values in _token_quantities(rest, family).items()}
     inside = _inside(split, recipe, base)
-    counts[:, 0] += split.bulk.n.numpy()
+    counts[:, 0] += split.bulk.n.cpu().numpy()
     for name, values in inside.items():
         sums[name][:, 0] += values
-    total = rest.rollouts.log_ratio_sum(recipe.weight.pair).numpy()
+    total = rest.rollouts.log_ratio_sum(recipe.weight.pair).cpu().numpy()
     cut = np.stack([table(flags).astype(np.int64) for flags in _cut(rest, recipe)])
     return Tables(lows, highs, counts.sum(1), total, counts, cut, sums)
 
@@ -118,17 +118,17 @@ def _column(rest: TokenView, family: TokenFamily) -> Array:
     recipe = family.tight
     if family.kind == "mask":
         rule = recipe.filters[0]
-        value, closed = statistic(rest, rule).numpy(), rule.closed
+        value, closed = statistic(rest, rule).cpu().numpy(), rule.closed
         signs = (rule.low_signs, rule.high_signs)
     else:
-        value, closed, signs = tested_token_ratio(rest, recipe.weight).numpy(), True, (Signs.ANY, Signs.ANY)
+        value, closed, signs = tested_token_ratio(rest, recipe.weight).cpu().numpy(), True, (Signs.ANY, Signs.ANY)
     # As torch compares with a number: in the precision of the values.
     lows, highs = (np.array(bounds, dtype=value.dtype) for bounds in (family.lows[::-1], family.highs))
     below = lows.size - np.searchsorted(lows, value, side="right" if closed else "left")
     above = np.searchsorted(highs, value, side="left" if closed else "right")
     known = ~np.isnan(value)
     for levels, sign in ((below, signs[0]), (above, signs[1])):
-        levels *= known if sign is Signs.ANY else known & with_sign(rest, sign, per_token=True).numpy()
+        levels *= known if sign is Signs.ANY else known & with_sign(rest, sign, per_token=True).cpu().numpy()
     return np.asarray(np.where(above > 0, above + lows.size, below))
 
 
@@ -145,7 +145,7 @@ def _cut(rest: TokenView, recipe: BoundRecipe) -> tuple[Array, Array]:
     if not weight.per_token:
         nothing = np.zeros(rest.segments.tokens)
         return nothing, nothing
-    return weight.low.numpy().astype(np.float64), weight.high.numpy().astype(np.float64)
+    return weight.low.cpu().numpy().astype(np.float64), weight.high.cpu().numpy().astype(np.float64)
 
 
 def _token_quantities(rest: TokenView, family: TokenFamily) -> dict[str, Array]:
@@ -157,8 +157,8 @@ def _token_quantities(rest: TokenView, family: TokenFamily) -> dict[str, Array]:
     found = {"weight": weight, "weight_sq": weight * weight, "k3": rest.k3(recipe.weight.pair)}
     found |= _gradients(rest, recipe, "")
     found |= _gradients(rest, replace(recipe, weight=WeightRule()), "_at_1") if family.kind == "truncate" else {}
-    empty = torch.zeros(rest.segments.tokens, dtype=torch.float64)
-    return {name: found.get(name, empty).numpy() for name in QUANTITIES}
+    empty = torch.zeros_like(weight)
+    return {name: found.get(name, empty).cpu().numpy() for name in QUANTITIES}
 
 
 def _gradients(rest: TokenView, recipe: BoundRecipe, suffix: str) -> dict[str, torch.Tensor]:
@@ -183,4 +183,4 @@ def _inside(split: Split, recipe: BoundRecipe, base: int) -> dict[str, Array]:
         found["weight_sq"] = n + 2 * sums["excess_sum"] + sums["excess_sq"]
     gradient = split.bulk.gradients.get((base, pair if weighs else None), {})
     found |= {name.removeprefix("gradient_"): values for name, values in gradient.items()}
-    return {name: values.numpy() for name, values in found.items()}
+    return {name: values.cpu().numpy() for name, values in found.items()}

@@ -108,7 +108,7 @@ def _coupled(view: TokenView, recipe: BoundRecipe, correction: Correction) -> Te
 
 def _among(values: Tensor, kept: Tensor) -> Tensor:
     """Values of the tokens that a mask [P] keeps, with 0 for the others [P]."""
-    return torch.zeros(kept.numel(), dtype=values.dtype).masked_scatter_(kept, values)
+    return values.new_zeros(kept.numel()).masked_scatter_(kept, values)
 
 
 def base_coefficient(view: TokenView, base: Loss) -> Tensor:
@@ -138,7 +138,7 @@ def signal_of(view: TokenView, loss: Loss) -> Tensor:
     Of a loss that sets the rollouts of a group against each other only the sign matters: 1, or -1 where A <= 0.
     """
     if loss.signal == "one":
-        return torch.ones(view.segments.tokens, dtype=torch.float64)
+        return torch.ones(view.segments.tokens, dtype=torch.float64, device=view.device)
     if loss.couples_rollouts:
         whole = view.rollouts
         return view.segments.expand(torch.where(whole.segments.mean(whole.token_advantage) > 0, 1.0, -1.0).double())

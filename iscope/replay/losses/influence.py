@@ -50,14 +50,14 @@ def unsafe(view: TokenView, signal: Tensor, loss: Loss, rule: Influence) -> Tens
     """Bool [P], tokens with A < 0 whose ratio r exceeds the threshold."""
     threshold = bound_value(rule.threshold)
     if threshold is None:
-        return torch.zeros(view.segments.tokens, dtype=torch.bool)
+        return torch.zeros_like(signal, dtype=torch.bool)
     return (signal < 0) & (loss_ratio(view, loss)[0] > threshold)
 
 
 def _discounted(view: TokenView, values: Tensor, half_life: float) -> Tensor:
     """Discounted sum over each token and those after it: the sums of 1, 2, 4, ... tokens, each from two of the last."""
     segments, position, total = view.segments, view.position, values.clone()
-    row = segments.expand(torch.arange(segments.rows))
+    row = segments.expand(torch.arange(segments.rows, device=segments.device))
     step, longest = 1, int(segments.lengths.max()) if segments.rows else 0
     while step < longest:
         gap = (position[step:] - position[:-step]).double()

@@ -78,4 +78,5 @@ def vespo_phi(view: TokenView, signal: Tensor, weight: Tensor, loss: Loss) -> Te
 
 def _by_sign(number: BySign, positive: Tensor) -> Tensor:
     values = [bound_value(number.negative), bound_value(number.positive)]
-    return torch.tensor(values, dtype=torch.float32 if number.float32 else torch.float64).double()[positive.long()]
+    dtype = torch.float32 if number.float32 else torch.float64
+    return torch.tensor(values, dtype=dtype, device=positive.device).double()[positive.long()]

@@ -123,4 +123,4 @@ def _drift(view: TokenView, loss: Loss, acting: Tensor) -> dict[str, tuple[Tenso
 
 def _scatter(values: Tensor, kept: Tensor) -> Tensor:
     """Values of the tokens kept, with 0 for the others [P]."""
-    return torch.zeros(kept.numel(), dtype=values.dtype).masked_scatter_(kept, values)
+    return values.new_zeros(kept.numel()).masked_scatter_(kept, values)
