@@ -24,6 +24,8 @@ def find_cuts(
 ) -> RowCuts:
     """Read the dump once and return what ``dump_cuts`` finds of each rollout; without such a recipe it is not read.
 
+    It works on the CPU, whatever device the tokens are measured on: what it collects is sorted there.
+
     Args:
         batches: starts a pass over the dump.
         recipes: the recipes.
