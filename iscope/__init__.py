@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from iscope.api import analyze, inspect, replay
+    from iscope.api import analyze, replay
     from iscope.checking import check
     from iscope.comparison import compare
     from iscope.dump.canonical import convert
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from iscope.errors import DataError, GateFailure, IscopeError, UsageError
     from iscope.following.follow import follow
     from iscope.gates.model import Gate
+    from iscope.inspecting import inspect
     from iscope.model import Figure, Finding, Inspection, Report
     from iscope.model.check import CheckResult
     from iscope.recipes.model import Recipe
@@ -80,7 +81,7 @@ _HOMES = {
     "compare": "iscope.comparison",
     "convert": "iscope.dump.canonical",
     "follow": "iscope.following.follow",
-    "inspect": "iscope.api",
+    "inspect": "iscope.inspecting",
     "map_shard": "iscope.sharding",
     "merge": "iscope.sharding",
     "recipe": "iscope.recipes.own.function",

@@ -18,6 +18,7 @@ ROOMS = (
     "sharding",
     "comparison",
     "following",
+    "inspecting",
     "api",
     "gates",
     "render",

@@ -35,7 +35,7 @@ def inspect(
     named = opt.column_map(columns or [])
     target = output.Target(None, format_)
 
-    from iscope.api import inspect as run  # torch is imported here, once nothing can be told without it
+    from iscope.inspecting import inspect as run  # torch is imported here, once nothing can be told without it
     from iscope.render.terminal.inspection import as_json, render
 
     with progress(quiet=quiet) as tick:
