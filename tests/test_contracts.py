@@ -20,6 +20,7 @@ from iscope.recipes import bind, frameworks
 from iscope.recipes.model import BoundRecipe, Filter, Framework, Level, Pair, Quantity, Reduction, Signs, bound_value
 from iscope.replay.correction import correct
 from iscope.replay.dump_cuts import own_cuts
+from iscope.replay.gathered import Gathered
 from iscope.replay.losses import terms_left
 from iscope.replay.outcome import replay_batch
 from iscope.replay.usable import usable
@@ -178,8 +179,11 @@ def _view(batch: RolloutBatch, recipe: BoundRecipe) -> TokenView:
 
 def _moved(view: TokenView, recipe: BoundRecipe, shift: torch.Tensor) -> TokenView:
     """The view with the current logprobs moved; a signal made of them is constant, so the reference moves along."""
-    ref = view.ref + shift if recipe.loss.signal == "ref" else view.ref
-    moved = replace(view, current=view.current + shift, ref=ref, _cache={})
+    columns, places = dict(view.columns.columns), view.columns.places
+    everywhere = shift if places is None else shift.new_zeros(len(columns["current"])).index_add(0, places, shift)
+    for name in ("current", "ref") if recipe.loss.signal == "ref" else ("current",):
+        columns[name] = columns[name] + everywhere
+    moved = replace(view, columns=Gathered(columns, places), _cache={})
     if recipe.loss.couples_rollouts:
         moved.cuts = own_cuts(moved, (recipe,), BATCH.columns)
     return moved

@@ -27,7 +27,7 @@ from iscope.recipes.own.decode import decode
 from iscope.recipes.own.encode import to_json
 from iscope.recipes.own.where import Where
 
-FORMAT = {"name": "iscope.ledger", "version": 1}
+FORMAT = {"name": "iscope.ledger", "version": 2}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip members carry a time; a fixed one keeps equal ledgers equal byte for byte
 
 
@@ -85,14 +85,15 @@ def load(path: str | os.PathLike[str]) -> Ledger:
     try:
         with zipfile.ZipFile(path) as archive:
             header = json.loads(archive.read("header.json"))
+            if header.get("format") != FORMAT:
+                found = header.get("format")
+                raise DataError(f"{path} is a ledger of format {found}, this iscope reads {FORMAT}: measure it again.")
             frames = {
                 name: pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet")))
                 for name in ("rows", "trained", "histograms", "tails", "sample", "furthest")
             }
     except (OSError, zipfile.BadZipFile, KeyError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} cannot be read as a ledger: {error}.") from error
-    if header.get("format") != FORMAT:
-        raise DataError(f"{path} is a ledger of format {header.get('format')}; this iscope reads {FORMAT}.")
     return Ledger(
         plan=_plan(header["plan"], _own(path, header["own"])),
         rows=frames["rows"],
