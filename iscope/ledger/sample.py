@@ -33,7 +33,7 @@ ROLLOUTS = 2**17
 ABS_SUM = "abs_sum"  # sum of abs(d) over a rollout's scored tokens, nats
 
 # Memory is bounded to so many samples, and to so many of batches that wait: a few at a time cost less than each alone.
-_HELD, _TOGETHER = 4.0, 4.0
+_HELD, _TOGETHER = 4.0, 8.0
 
 _LISTS = ("trainer_logprobs", "inference_logprobs", "current_logprobs", "loss_mask")
 _CONTENT = (f"{Pair.TRAINER_INFERENCE}:log_ratio_sum", "trainer_logprob_sum", "inference_logprob_sum", "tokens")
@@ -208,8 +208,9 @@ def _copy(batch: RolloutBatch, measured: Measured, described: pl.DataFrame, keys
     settings = [_plain(batch.columns[name][rows]) for name in SETTINGS if name in batch.columns.columns]
     sizes = pl.Series(ABS_SUM, measured.columns[_ABS_SUM].numpy()[rows])
     chosen = described[rows]
-    frame = chosen.drop([one.name for one in settings], strict=False).hstack([pl.Series(_KEY, keys), sizes, *settings])
-    return copied(batch, frame, rows)
+    if settings:
+        chosen = chosen.drop([one.name for one in settings], strict=False)
+    return copied(batch, chosen.hstack([pl.Series(_KEY, keys), sizes, *settings]), rows)
 
 
 def copied(batch: RolloutBatch, rollouts: pl.DataFrame, rows: Array) -> Sample:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from iscope.analysis.figures.lag import lag, versions_differ, why_no_lag
-from iscope.analysis.findings.tokens import Tokens, cluster_codes
+from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.levels import Levels
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import RecipeRows, Rows
@@ -67,7 +67,7 @@ class Evidence:
     @cached_property
     def clusters(self) -> Array:
         """int64 [N], the group of each rollout."""
-        return cluster_codes(self.rows.frame)
+        return self.rows.cluster_codes
 
     @cached_property
     def lags(self) -> Array | None:

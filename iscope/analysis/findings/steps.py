@@ -106,8 +106,11 @@ def _together(columns: list[Array]) -> tuple[Array, Array]:
     """Where each combination of values [N] first stands, in rising order, and the number of each row's."""
     code = np.zeros(columns[0].size, dtype=np.int64)
     for column in columns:
-        values, inverse = np.unique(column, return_inverse=True)
-        code = code * values.size + inverse
+        if column.dtype.kind == "i":  # numbers of clusters, from 0
+            code = code * (int(column.max(initial=0)) + 1) + column
+        else:
+            values, inverse = np.unique(column, return_inverse=True)
+            code = code * values.size + inverse
     _, first, number = np.unique(code, return_index=True, return_inverse=True)
     return first, number
 
