@@ -107,7 +107,8 @@ def missing_column(file: str, names: Sequence[str], column: str, near: Sequence[
         near: names that may have been meant; None is those of ``names`` that are not known to mean anything else.
     """
     hint = _closest(column, names) if near is None else did_you_mean(column, [*near, *names])
-    listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    shown = (name if name.isprintable() else repr(name) for name in names[:_SHOWN])
+    listed = ", ".join(shown) + (", ..." if len(names) > _SHOWN else "")
     return f"{file}: there is no column {column!r}.{hint} Its columns are: {listed}."
 
 

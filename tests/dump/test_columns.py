@@ -195,3 +195,9 @@ def test_a_canonical_id_wins_over_its_aliases():
 def test_unknown_carried_column():
     with pytest.raises(DataError, match=r"there is no column 'lenght'\. Did you mean 'length'\?"):
         open_dump([pa.table({"trainer_logprobs": T, "inference_logprobs": V, "length": [2]})], carry=["lenght"])
+
+
+def test_names_that_would_break_a_sentence_are_spelled_out():
+    with pytest.raises(DataError) as caught:
+        open_dump([pa.table({"trainer_logprobs": T, "inference_logprobs": V, "a\nb": [2]})], carry=["c"])
+    assert str(caught.value).endswith(r"Its columns are: trainer_logprobs, inference_logprobs, 'a\nb'.")
