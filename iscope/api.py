@@ -120,6 +120,12 @@ def analyze(
         UsageError: an unknown recipe or option, a contradiction, a ledger file that cannot be written.
         DataError: a dump that cannot be used.
     """
+    in_one_go = engine == "local" and resume is None and not allow_missing
+    if device == "cuda" and not in_one_go:
+        raise UsageError(
+            "The device cuda is for a dump that is measured in one go: leave out engine (--engine), resume (--resume), "
+            "and allow_missing (--allow-missing)."
+        )
     levels, place = Levels.of(healthy_k3), device_of(device)
     own = [read_like(text) for text in _listed(like)]
     plan = make_plan(
@@ -147,7 +153,7 @@ def analyze(
     kept = None if ledger is None else output_path(ledger, (file.path for file in source.files))
     if fit is not None:
         plan = _fitted(plan, source, fit, How(engine, allow_missing=allow_missing), place)
-    if engine == "local" and resume is None and not allow_missing:
+    if in_one_go:
         measured, record = measure_dump(plan, source, progress, place), Record.of(source)
     else:
         how = How(engine, resume, resume_every, allow_missing)

@@ -129,11 +129,8 @@ def check_ways(*, following: bool, in_parts: bool, fit: bool, device: str) -> No
         raise UsageError("--fit needs the whole dump before it is measured: leave it out, or leave out --follow.")
     if following and in_parts:
         raise UsageError("--follow measures files as they come: leave out --engine, --resume and --allow-missing.")
-    if device == "cuda" and (following or in_parts):
-        raise UsageError(
-            "--device cuda is for a dump that is measured in one go: leave out --follow, --engine, --resume and "
-            "--allow-missing."
-        )
+    if following and device == "cuda":
+        raise UsageError("--device cuda is for a dump that is measured in one go: leave out --follow.")
 
 
 def say_where_text_is(format_name: str, *, quiet: bool) -> None:

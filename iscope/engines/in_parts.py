@@ -70,11 +70,11 @@ def run(
     """
     gathering, failed = Gathering(), []
     done = state.done if state is not None else set()
-    todo = [unit for unit in job.units if unit.id not in done]
-    if progress is not None and len(todo) < len(job.units):
+    left = [unit for unit in job.units if unit.id not in done]
+    if progress is not None and len(left) < len(job.units):
         before = [unit for unit in job.units if unit.id in done]
         progress(sum(unit.rows for unit in before), sum(unit.tokens for unit in before))
-    for part in engine.parts(job, todo, progress, tolerant=allow_missing):
+    for part in engine.parts(job, left, progress, tolerant=allow_missing):
         if isinstance(part, Failed):
             failed.append(part)
         elif state is not None:

@@ -101,7 +101,7 @@ def test_a_report_in_a_file_and_quiet(tmp_path, steps, capsys):
         (["--follow", "--fit", "keep=.9"], "--fit needs the whole dump before it is measured"),
         (["--follow", "--engine", "ray"], "leave out --engine, --resume and --allow-missing"),
         (["--follow", "--device", "cuda"], "--device cuda is for a dump that is measured in one go"),
-        (["--resume", "state", "--device", "cuda"], "--device cuda is for a dump that is measured in one go"),
+        (["--resume", "state", "--device", "cuda"], "The device cuda is for a dump that is measured in one go"),
         (["--follow", "--resume", "state"], "leave out --engine, --resume and --allow-missing"),
     ],
 )
