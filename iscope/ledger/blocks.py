@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 
 from iscope.ledger import histogram
-from iscope.ledger.arranged import arrange
 from iscope.ledger.bulk import Bulk, BulkBuilder
-from iscope.ledger.by_p import fill_gaps
+from iscope.ledger.by_p import CERTAIN
 from iscope.ledger.histogram import Counts
+from iscope.ledger.kernels import bins, tokens
 from iscope.ledger.plan import Plan
+from iscope.ledger.scratch import Scratch
 from iscope.ledger.screen import COUNTED, Screen, pairs_to_screen
-from iscope.ledger.sheet import Sheet
 from iscope.ledger.tail import BatchTail
 from iscope.recipes.model import Pair
-from iscope.replay.segments import Array, Segments
+from iscope.replay.gathered import places_of
+from iscope.replay.segments import Array
 from iscope.replay.view import TokenView
 
 Columns = dict[str, Tensor]
@@ -64,62 +65,54 @@ def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair
     screened = {view.resolve(pair) for pair in pairs_to_screen(plan)}
     bands = [(screen.low, screen.high) if pair in screened else COUNTED for pair in pairs]
     slices = _slices(offsets)
-    sheet = Sheet(4, max(int(offsets[rows.stop] - offsets[rows.start]) for rows in slices))
-    bulk = BulkBuilder(view, plan, pairs, sheet)
-    counts = np.zeros((1 + len(pairs), histogram.BINS + 1), dtype=np.int64)
-    sums, outside = [], []
+    scratch = Scratch(max(int(offsets[rows.stop] - offsets[rows.start]) for rows in slices) + 1)
+    bulk = BulkBuilder(view, plan, pairs, scratch)
+    sums = np.empty((2 + len(pairs), view.segments.rows))
+    counts = np.zeros((1 + len(pairs), 2, histogram.BINS + 1), dtype=np.int64)
+    outside = []
     for rows in slices:
         block, start = view.block(rows), int(offsets[rows.start])
+        inference, edges = block.inference.numpy(), block.segments.offsets.numpy()
         values = [block.log_ratio(pair).numpy() for pair in pairs]
-        inference = block.inference.numpy()
-        sums.append(_sums(block.segments, [block.trainer.numpy(), inference, *values], sheet))
-        _count(counts, inference, values)
+        for total, column in zip(sums, (block.trainer.numpy(), inference, *values), strict=True):
+            tokens.sum_tokens(total, rows.start, edges, column)
+        _count(counts, inference, values, scratch)
         tail.add(block, pairs)
-        flags = _outside(values, bands)
+        flags = _outside(values, bands, scratch)
         if block.repair == "trl":
             flags |= _without_probability(block)
-        inside, others = arrange(inference, block.segments.offsets.numpy(), flags)
-        outside.append(others + start)
-        bulk.add(inside, block, start)
-    trainer, inference_sum, *pair_sums = torch.from_numpy(np.concatenate(sums, axis=1))
+        outside.append(places_of(torch.from_numpy(flags)) + start)
+        bulk.add(block, flags, rows.start, start)
+    trainer, inference_sum, *pair_sums = torch.from_numpy(sums)
+    counts[0, :, histogram.ZERO_WEIGHT] = 0
     return Blocks(
         {"trainer_logprob_sum": trainer, "inference_logprob_sum": inference_sum},
         dict(zip(pairs, pair_sums, strict=True)),
-        dict(zip(["gap", *map(str, pairs)], counts, strict=True)),
-        torch.from_numpy(np.concatenate(outside)),
+        dict(zip(["gap", *map(str, pairs)], counts.sum(1), strict=True)),
+        torch.cat(outside),
         *bulk.finish(),
     )
 
 
-def _sums(segments: Segments, columns: list[Array], sheet: Sheet) -> Array:
-    """Sums of each column [P] over each rollout, [K, N]."""
-    (row,) = sheet.rows(1, segments.tokens)
-    sums = np.empty((len(columns), segments.rows))
-    for total, column in zip(sums, columns, strict=True):
-        np.copyto(row, column)
-        total[:] = segments.reduce(np.add, row, 0.0)
-    return sums
-
-
-def _count(counts: Array, inference: Array, log_ratios: list[Array]) -> None:
+def _count(counts: Array, inference: Array, log_ratios: list[Array], scratch: Scratch) -> None:
     """Add a block to the histograms: of the gap, and of each pair's log-ratios, trainer over inference first."""
-    values = np.empty((len(counts), len(inference)), dtype=np.float32)
-    for row, log_ratio in zip(values[1:], log_ratios, strict=True):
-        np.copyto(row, log_ratio, casting="same_kind")
-    certain = fill_gaps(values[0], inference, log_ratios[0])
-    bins = histogram.bin_of(values)
-    np.copyto(bins[0], histogram.ZERO_WEIGHT, where=certain)
-    for total, found in zip(counts, bins, strict=True):
-        total += histogram.count(found)
-    counts[0, histogram.ZERO_WEIGHT] = 0
+    size = len(inference)
+    found, values = scratch.column("bins", np.int16, size), scratch.column("values", np.float32, size)
+    bins.fill_gaps(values, inference, log_ratios[0])
+    bins.fill_bins(found, values.view(np.int32))
+    bins.clear_certain(found, inference, inference.dtype.type(CERTAIN))
+    bins.count(counts[0], found)
+    for total, log_ratio in zip(counts[1:], log_ratios, strict=True):
+        bins.fill_bins(found, log_ratio.astype(np.float32, copy=False).view(np.int32))
+        bins.count(total, found)
 
 
-def _outside(log_ratios: list[Array], bands: list[tuple[float, float]]) -> Array:
+def _outside(log_ratios: list[Array], bands: list[tuple[float, float]], scratch: Scratch) -> Array:
     """Bool [P], tokens with a log-ratio outside its pair's band."""
-    flags = np.zeros(len(log_ratios[0]), dtype=np.bool_)
+    flags = scratch.column("flags", np.bool_, len(log_ratios[0]))
+    flags.fill(False)
     for values, (low, high) in zip(log_ratios, bands, strict=True):
-        flags |= values < low
-        flags |= values > high
+        tokens.flag_outside(flags, values, values.dtype.type(low), values.dtype.type(high))
     return flags
 
 

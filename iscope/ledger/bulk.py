@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from iscope.ledger.arranged import BUCKETS, Arranged
 from iscope.ledger.by_p import by_bucket
 from iscope.ledger.gradient import can_differentiate, total_by_sign
+from iscope.ledger.kernels import ratios, tokens
+from iscope.ledger.kernels.extremes import Extremes
 from iscope.ledger.plan import Plan
-from iscope.ledger.sheet import Rows, Sheet
+from iscope.ledger.scratch import Scratch
 from iscope.recipes.model import Loss, Pair
 from iscope.replay.losses import base_coefficient, is_plain, signal_of
 from iscope.replay.segments import Array
@@ -24,12 +23,8 @@ from iscope.replay.view import TokenView
 Columns = dict[str, Tensor]
 
 _SIGNS = ("gradient_positive", "gradient_negative")
-_SUMS = ("log_ratio_sq", "abs_sum", "exp_abs_sum", "excess_sum", "excess_sq", "k3_sum")
 # The pairs whose ratio can weight a gradient.
 _WEIGHTING = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)
-
-# A pair (None: of no pair) and what is summed.
-_Key = tuple[Pair | None, str]
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ def empty_bulk(
         return torch.full((rows,), value, dtype=torch.float64, device=device)
 
     empty = {
-        pair: {name: column() for name in _SUMS}
+        pair: {name: column() for name in ratios.SUMS[:-1]}
         | {"log_ratio_min": column(float("inf")), "log_ratio_max": column(float("-inf"))}
         for pair in pairs
     }
@@ -70,20 +65,25 @@ def empty_bulk(
 
 
 class BulkBuilder:
-    """Sums block by block; what is one value per rollout waits until all blocks are done."""
+    """Sums block by block; what follows from one value per rollout waits until all blocks are done."""
 
-    def __init__(self, view: TokenView, plan: Plan, pairs: list[Pair], sheet: Sheet) -> None:
+    def __init__(self, view: TokenView, plan: Plan, pairs: list[Pair], scratch: Scratch) -> None:
         """Start without a block.
 
         Args:
             view: the tokens of all blocks.
             plan: the plan.
-            pairs: the pairs to measure, trainer over inference among them.
-            sheet: memory to calculate in.
+            pairs: the pairs to measure, trainer over inference first.
+            scratch: memory to calculate in.
         """
-        self._view, self._sheet = view, sheet
+        rows = view.segments.rows
+        self._view, self._scratch = view, scratch
         self._pairs = pairs
-        self._sums: dict[_Key, list[Array]] = defaultdict(list)
+        kind = np.dtype(str(view.inference.dtype).removeprefix("torch."))
+        self._edges = np.log(tokens.EDGES).astype(kind)
+        self._buckets = np.empty((4, tokens.BUCKETS, rows))
+        self._sums = {pair: np.empty((len(ratios.SUMS), rows)) for pair in pairs}
+        self._extremes = {pair: Extremes(rows, kind) for pair in pairs}
         self._plain: list[tuple[int, Loss]] = []
         self._others: list[tuple[int, Array, Array]] = []
         for index, base in enumerate(plan.bases):
@@ -94,92 +94,80 @@ class BulkBuilder:
             else:
                 size, signal = base_coefficient(view, base).abs(), signal_of(view, base)
                 self._others.append((index, size.numpy(), signal.numpy()))
+        self._signed = {
+            (index, pair): np.empty((2, rows)) for index, _, _ in self._others for pair in (None, *self._weighting())
+        }
 
-    def add(self, inside: Arranged, block: TokenView, start: int) -> None:
-        """Sum the tokens inside the screen of a block whose tokens begin at ``start`` of the view."""
-        exact, certainty, excess, free = self._sheet.rows(4, len(inside.places))
-        tokens = slice(start, start + block.segments.tokens)
-        _fill_certainty(certainty, inside.take(block.policy.numpy()))
-        self._append((None, "tokens"), inside.segments.lengths.numpy())
-        self._append((None, "certainty"), inside.sum(certainty))
-        if block.advantage is not None and block.advantage_per_token:
-            np.multiply(certainty, np.abs(inside.take(block.advantage.numpy())), out=free)
-            self._append((None, "advantage"), inside.sum(free))
-        self._add_gradients(inside, tokens, None, certainty)
+    def add(self, block: TokenView, flags: Array, row: int, start: int) -> None:
+        """Sum the tokens of a block that are inside the screen.
+
+        Args:
+            block: the tokens [P].
+            flags: bool [P], those outside.
+            row: the first rollout of the block.
+            start: the first token of the block.
+        """
+        offsets, size = block.segments.offsets.numpy(), len(flags)
+        codes = self._scratch.column("codes", np.float32, size)
+        certainty, excess, k3, free = (
+            self._scratch.column(name, np.float64, size) for name in ("certainty", "excess", "k3", "free")
+        )
+        tokens.fill_codes(codes, block.inference.numpy(), flags, self._edges)
+        ratios.fill_certainty(certainty, block.policy.numpy())
+        self._add_signed(None, row, offsets, codes, certainty, start)
         for pair in self._pairs:
-            log_ratio = inside.take(block.log_ratio(pair).numpy())
-            self._append((pair, "log_ratio_min"), inside.segments.reduce(np.minimum, log_ratio, np.inf))
-            self._append((pair, "log_ratio_max"), inside.segments.reduce(np.maximum, log_ratio, -np.inf))
-            np.copyto(exact, log_ratio)
-            for name, values in _quantities(exact, certainty, excess, free):
-                self._append((pair, name), inside.sum(values))
-            if pair in _WEIGHTING:
-                self._add_gradients(inside, tokens, pair, free)
+            log_ratio = block.log_ratio(pair).numpy()
+            ratios.fill_excess(excess, k3, log_ratio)
+            ratios.sum_inside(self._sums[pair], row, offsets, codes, log_ratio, excess, k3, certainty)
+            self._extremes[pair].add(row, offsets, codes, log_ratio)
+            if pair is Pair.TRAINER_INFERENCE:
+                weighted = self._times_advantage(block, certainty, free)
+                tokens.sum_buckets(self._buckets, row, offsets, codes, weighted, k3, log_ratio)
+            if self._others and pair in _WEIGHTING:
+                np.multiply(excess, certainty, out=free)
+                np.add(free, certainty, out=free)
+                self._add_signed(pair, row, offsets, codes, free, start)
 
-    def _append(self, key: _Key, values: Array) -> None:
-        self._sums[key].append(values.reshape(BUCKETS, -1))
+    def _times_advantage(self, block: TokenView, certainty: Array, free: Array) -> Array:
+        """``p - 1`` times abs(A) where that differs within a rollout, else p - 1 [P]."""
+        if block.advantage is None or not block.advantage_per_token:
+            return certainty
+        weighted: Array = np.multiply(certainty, np.abs(block.advantage.numpy()), out=free)
+        return weighted
 
-    def _add_gradients(self, inside: Arranged, tokens: slice, pair: Pair | None, weighted: Array) -> None:
-        """Add gradients whose coefficients differ within a rollout, from the weight times p - 1 of each token [Q]."""
+    def _add_signed(
+        self, pair: Pair | None, row: int, offsets: Array, codes: Array, weighted: Array, start: int
+    ) -> None:
+        """Add gradients whose coefficients differ within a rollout, from the weight times p - 1 of each token [P]."""
+        block = slice(start, start + len(codes))
         for index, sizes, signals in self._others:
-            size, signal = inside.take(sizes[tokens]) * -weighted, inside.take(signals[tokens])
-            for name, side in (("gradient_positive", signal > 0), ("gradient_negative", signal < 0)):
-                self._append((pair, f"{name}{index}"), inside.sum(np.where(side, size, 0.0)))
+            sums = self._signed[index, pair]
+            ratios.sum_by_sign(sums, row, offsets, codes, weighted, sizes[block], signals[block])
+
+    def _weighting(self) -> list[Pair]:
+        return [pair for pair in self._pairs if pair in _WEIGHTING]
 
     def finish(self) -> tuple[Bulk, Columns]:
         """Return the sums, and the columns by q as ``measure_by_p`` names them."""
-        tables = {key: torch.from_numpy(np.concatenate(parts, axis=1)) for key, parts in self._sums.items()}
-        by_p = {"tokens": tables[None, "tokens"]}
-        by_p |= {name: tables[Pair.TRAINER_INFERENCE, f"{name}_sum"] for name in ("k3", "abs")}
+        buckets = torch.from_numpy(self._buckets)
+        by_p = {"tokens": buckets[0].long(), "k3": buckets[1], "abs": buckets[2]}
         if self._view.advantage is not None:
-            by_p["gradient"] = -tables[None, "advantage" if self._view.advantage_per_token else "certainty"]
+            by_p["gradient"] = -buckets[3]
         pairs: dict[Pair, Columns] = {}
         for pair in self._pairs:
-            pairs[pair] = {name: _over_buckets(tables[pair, name]) for name in _SUMS}
-            pairs[pair]["log_ratio_min"] = tables[pair, "log_ratio_min"].amin(0).double()
-            pairs[pair]["log_ratio_max"] = tables[pair, "log_ratio_max"].amax(0).double()
-        n = _over_buckets(by_p["tokens"])
-        return Bulk(n, pairs, self._gradients(tables)), by_bucket(self._view, by_p)
+            names = (*ratios.SUMS[:-1], "log_ratio_min", "log_ratio_max")
+            found = torch.from_numpy(np.concatenate([self._sums[pair][:-1], self._extremes[pair].finish()]))
+            pairs[pair] = dict(zip(names, found, strict=True))
+        return Bulk(by_p["tokens"].sum(0), pairs, self._gradients()), by_bucket(self._view, by_p)
 
-    def _gradients(self, tables: dict[_Key, Tensor]) -> dict[tuple[int, Pair | None], Columns]:
-        weights = [None, *(pair for pair in self._pairs if pair in _WEIGHTING)]
-        found: dict[tuple[int, Pair | None], Columns] = {}
-        for pair in weights:
-            total = -_over_buckets(tables[pair, "certainty"])
-            for index, base in self._plain:
-                found[index, pair] = total_by_sign(self._view, base, total)
-            for index, _, _ in self._others:
-                found[index, pair] = {name: _over_buckets(tables[pair, f"{name}{index}"]) for name in _SIGNS}
-        return found
-
-
-def _over_buckets(table: Tensor) -> Tensor:
-    """Sum [BUCKETS, N] to [N], one bucket after the other: torch.sum need not go the same way in every column."""
-    total: Tensor = reduce(torch.add, table)
-    return total
-
-
-def _fill_certainty(row: Rows, policy: Array) -> None:
-    """Minus ``TokenView.uncertainty``: p - 1."""
-    np.copyto(row, policy)
-    np.expm1(row, out=row)
-    np.fmin(row, 0.0, out=row)
-
-
-def _quantities(exact: Rows, certainty: Rows, excess: Rows, free: Rows) -> Iterator[tuple[str, Rows]]:
-    """Yield what is summed of each token, one after the other in little memory: each is gone when the next one comes.
-
-    Args:
-        exact: float64 [Q], d.
-        certainty: float64 [Q], p - 1.
-        excess: memory, [Q].
-        free: memory, [Q]; at the end the weight times p - 1.
-    """
-    yield "log_ratio_sq", np.square(exact, out=free)
-    yield "abs_sum", np.abs(exact, out=free)
-    yield "exp_abs_sum", np.exp(free, out=free)
-    yield "excess_sum", np.expm1(exact, out=excess)
-    yield "excess_sq", np.square(excess, out=free)
-    yield "k3_sum", np.subtract(excess, exact, out=free)
-    np.multiply(excess, certainty, out=free)
-    yield "certainty", np.add(free, certainty, out=free)
+    def _gradients(self) -> dict[tuple[int, Pair | None], Columns]:
+        totals: dict[Pair | None, Array] = {pair: self._sums[pair][-1] for pair in self._weighting()}
+        if self._plain:
+            totals[None] = self._buckets[3].sum(0)
+        found = {
+            (index, pair): total_by_sign(self._view, base, torch.from_numpy(-total))
+            for pair, total in totals.items()
+            for index, base in self._plain
+        }
+        signed = {key: dict(zip(_SIGNS, torch.from_numpy(sums), strict=True)) for key, sums in self._signed.items()}
+        return found | signed
