@@ -6,11 +6,9 @@ import math
 from typing import Any
 
 import torch
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 from torch import Tensor
 
+from iscope.replay.bits import bits_of, float64_of
 from iscope.replay.compiled import compiled
 from iscope.replay.segments import on_cpu
 
@@ -48,18 +46,6 @@ def _fill_rest(found: Any, values: Any) -> None:
         found[place] = expm1_and_rest(values[place])[1]
 
 
-def _as_float(context: Any, bits: Any) -> Any:  # noqa: ARG001
-    return types.float64(types.int64), lambda _, builder, __, args: builder.bitcast(args[0], ir.DoubleType())
-
-
-def _as_int(context: Any, value: Any) -> Any:  # noqa: ARG001
-    return types.int64(types.float64), lambda _, builder, __, args: builder.bitcast(args[0], ir.IntType(64))
-
-
-_float_of: Any = intrinsic(_as_float)
-_int_of: Any = intrinsic(_as_int)
-
-
 @compiled()
 def expm1_and_rest(x: float) -> tuple[float, float]:
     """exp(x) - 1, and exp(x) - 1 - x without the cancellation near 0; x is held within +-700, NaN is not allowed."""
@@ -72,6 +58,6 @@ def expm1_and_rest(x: float) -> tuple[float, float]:
     rest = ((rest * left + _TERMS[7]) * left + _TERMS[6]) * left + _TERMS[5]
     rest = ((rest * left + _TERMS[4]) * left + _TERMS[3]) * left + _TERMS[2]
     rest = rest * left * left  # exp(left) - 1 - left
-    scale = _float_of((_int_of(shifted) + _BIAS) << _MANTISSA)
+    scale = float64_of((bits_of(shifted) + _BIAS) << _MANTISSA)
     excess = scale * (left + rest) + (scale - 1.0)
     return excess, rest if power == 0.0 else excess - value

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from iscope.ledger.histogram import SIDE, SMALLEST, ZERO_BIN, ZERO_WEIGHT
+from iscope.replay.bits import bits_of
 from iscope.replay.compiled import compiled
 from iscope.replay.exponential import expm1_and_rest
 
@@ -14,27 +15,30 @@ _SHIFT, _SIZE = 16, 0x7FFF
 
 
 @compiled()
-def fill_bins(bins: Any, bits: Any) -> None:
-    """Write the bin of each value, int16 [P], from its float32 bits as int32 [P]."""
-    for token in range(len(bits)):
-        size = ((bits[token] >> _SHIFT) & _SIZE) - SMALLEST
+def fill_bins(bins: Any, values: Any) -> None:
+    """Write the bin of each value, int16 [P]."""
+    for token in range(len(values)):
+        bits = bits_of(np.float32(values[token]))
+        size = ((bits >> _SHIFT) & _SIZE) - SMALLEST
         size = min(max(size, 0), SIDE)
-        bins[token] = ZERO_BIN - size if bits[token] < 0 else ZERO_BIN + size
+        bins[token] = ZERO_BIN - size if bits < 0 else ZERO_BIN + size
 
 
 @compiled()
-def fill_gaps(gaps: Any, inference: Any, log_ratio: Any) -> None:
-    """Write abs(d) / (1 - q) of each token: float32 [P] from [P]."""
-    for token in range(len(gaps)):
-        excess, _ = expm1_and_rest(np.float64(inference[token]))
-        gaps[token] = np.float32(abs(np.float64(log_ratio[token])) / -excess)
+def fill_gap_bins(bins: Any, inference: Any, log_ratio: Any, certain: Any) -> None:
+    """Write the bin of abs(d) / (1 - q) of each token, int16 [P], or ``ZERO_WEIGHT`` from a logprob of q on.
 
-
-@compiled()
-def clear_certain(bins: Any, inference: Any, below: Any) -> None:
-    """Put the tokens whose inference logprob [P] is not below a limit into the bin ``ZERO_WEIGHT``."""
+    Args:
+        bins: where to write.
+        inference: logprobs [P], nats.
+        log_ratio: of trainer over inference [P], nats.
+        certain: the logprob from which on 1 - q is all rounding.
+    """
     for token in range(len(bins)):
-        bins[token] = bins[token] if inference[token] < below else ZERO_WEIGHT
+        excess, _ = expm1_and_rest(np.float64(inference[token]))
+        bits = bits_of(np.float32(abs(np.float64(log_ratio[token])) / -excess))
+        size = ((bits >> _SHIFT) & _SIZE) - SMALLEST
+        bins[token] = ZERO_BIN + min(max(size, 0), SIDE) if inference[token] < certain else ZERO_WEIGHT
 
 
 @compiled()

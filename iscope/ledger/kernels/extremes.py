@@ -7,57 +7,45 @@ from typing import Any
 import numpy as np
 
 from iscope.ledger.kernels.tokens import OUTSIDE
+from iscope.replay.bits import bits_of
 from iscope.replay.compiled import compiled
 
 Array = np.ndarray[Any, Any]
 
-_INTEGERS: dict[int, Any] = {4: np.int32, 8: np.int64}
+_ALL_BUT_SIGN = np.iinfo(np.int64).max
 
 
-class Extremes:
-    """What was found of N rollouts, written block by block."""
+def _swapped(bits: Array) -> Array:
+    """Integers that rise as the float64 do whose bits these are, and the other way round."""
+    return np.where(bits < 0, bits ^ _ALL_BUT_SIGN, bits)
 
-    def __init__(self, rows: int, kind: np.dtype[np.floating[Any]]) -> None:
-        """Take the number of rollouts and the type of the log-ratios."""
-        self._kind, self._integer = kind, _INTEGERS[kind.itemsize]
-        self._size = np.iinfo(self._integer).max
-        self._edges = self._swapped(np.array([np.inf, -np.inf], dtype=kind).view(self._integer))
-        self._keys = np.empty((2, rows), dtype=self._integer)
 
-    def add(self, row: int, offsets: Array, codes: Array, log_ratio: Array) -> None:
-        """Look at a block of rollouts, of which the first stands at ``row``."""
-        bits = log_ratio.view(self._integer)
-        find_extremes(self._keys, row, offsets, codes, bits, self._integer(self._size), self._edges)
+_NONE_LOW, _NONE_HIGH = _swapped(np.array([np.inf, -np.inf]).view(np.int64)).tolist()
 
-    def finish(self) -> Array:
-        """Return the smallest and the largest, float64 [2, N]; infinite where no token is inside."""
-        found: Array = self._swapped(self._keys).view(self._kind).astype(np.float64)
-        return found
 
-    def _swapped(self, bits: Array) -> Array:
-        """Numbers that rise as the floats do whose bits these are, and the other way round."""
-        swapped: Array = np.where(bits < 0, bits ^ self._size, bits)
-        return swapped
+def extremes_of(keys: Array) -> Array:
+    """Return the numbers, float64, that integers of any shape stand for."""
+    found: Array = _swapped(keys).view(np.float64)
+    return found
 
 
 @compiled()
-def find_extremes(keys: Any, row: int, offsets: Any, codes: Any, bits: Any, size: Any, edges: Any) -> None:
-    """Write the smallest and the largest of each rollout of a block to [2, N].
+def find_extremes(keys: Any, row: int, offsets: Any, codes: Any, log_ratio: Any) -> None:
+    """Write what stands for the smallest and the largest d inside of each rollout of a block; infinite where none is.
 
     Args:
-        keys: where to write integers that rise with the floats.
+        keys: where to write, int64 [2, N].
         row: where the first rollout of the block stands.
         offsets: the rollouts of the block.
         codes: of its tokens [P] (``iscope.ledger.kernels.tokens``).
-        bits: the bits of their log-ratios, integers [P].
-        size: all bits but the sign.
-        edges: what to write where no token is inside.
+        log_ratio: d [P], nats.
     """
     for rollout in range(len(offsets) - 1):
-        smallest, largest = edges[0], edges[1]
+        smallest, largest = _NONE_LOW, _NONE_HIGH
         for token in range(offsets[rollout], offsets[rollout + 1]):
-            key = bits[token] ^ (size if bits[token] < 0 else (size ^ size))
+            bits = bits_of(np.float64(log_ratio[token]))
+            key = bits ^ _ALL_BUT_SIGN if bits < 0 else bits
             inside = codes[token] != OUTSIDE
-            smallest = min(smallest, key if inside else edges[0])
-            largest = max(largest, key if inside else edges[1])
+            smallest = min(smallest, key if inside else _NONE_LOW)
+            largest = max(largest, key if inside else _NONE_HIGH)
         keys[0, row + rollout], keys[1, row + rollout] = smallest, largest
