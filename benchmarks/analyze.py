@@ -128,10 +128,11 @@ def analyze(dump: str, warm_up: str, recipes: list[str] | None = None) -> dict[s
     done: list[tuple[float, float]] = []
     start, cpu = time.perf_counter(), time.process_time()
     iscope.analyze(dump, recipes=recipes, progress=lambda *_: done.append((time.perf_counter(), time.process_time())))
-    seconds = time.perf_counter() - start
+    seconds, spent = time.perf_counter() - start, time.process_time() - cpu
     passed, passed_cpu = done[-1]
     return {
         "seconds": seconds,
+        "cpu": spent,
         "pass": passed - start,
         "pass_cpu": passed_cpu - cpu,
         "peak": peak_bytes() - before,

@@ -47,10 +47,10 @@ class Bar:
         return LINE.format(self.what, self.form.format(self.value), f"[{low}, {high}]", bar, verdict).rstrip()
 
 
-def over(what: str, above: Sequence[float], below: Sequence[float], limit: float | None = None, **more: object) -> Bar:
+def over(what: str, above: Sequence[float], below: Sequence[float], limit: float | None = None) -> Bar:
     """Return the ratio of the medians of two measurements that were made in turn; the range is of the pairs' ratios."""
     pairs = [one / other for one, other in zip(above, below, strict=True)]
-    return Bar(what, statistics.median(above) / statistics.median(below), pairs, limit, **more)  # type: ignore[arg-type]
+    return Bar(what, statistics.median(above) / statistics.median(below), pairs, limit)
 
 
 HEAD = LINE.format("what", "measured", "range of runs", "bar", "").rstrip()

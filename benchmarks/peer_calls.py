@@ -203,7 +203,11 @@ def choose_threads(peer: Peer, batch: Padded) -> int:
 
 
 def measure(peer: Peer, dump: Path, tokens: int, repeats: int) -> dict[str, Any]:
-    """Time the replay of what is padded, of what is in memory as lists, and of what is in the file."""
+    """Time the replay of what is padded, of what is in memory as lists, and of what is in the file.
+
+    Returns:
+        what was measured, and wall seconds of each run by stage; ``cpu`` is the processor time of the last stage.
+    """
     ragged = list(decoded(dump, tokens))
     rectangles = [padded(batch, peer.mask) for batch in ragged]
 
@@ -212,11 +216,13 @@ def measure(peer: Peer, dump: Path, tokens: int, repeats: int) -> dict[str, Any]
             peer.replay(*batch)
 
     threads = choose_threads(peer, rectangles[0])
-    found: dict[str, list[float]] = {"replay": [], "padding": [], "decode": []}
+    found: dict[str, list[float]] = {"replay": [], "padding": [], "decode": [], "cpu": []}
     for _ in range(repeats):
         found["replay"].append(seconds(lambda: run(iter(rectangles))))
         found["padding"].append(seconds(lambda: run(padded(batch, peer.mask) for batch in ragged)))
+        cpu = time.process_time()
         found["decode"].append(seconds(lambda: run(padded(batch, peer.mask) for batch in decoded(dump, tokens))))
+        found["cpu"].append(time.process_time() - cpu)
     return {
         "version": peer.version,
         "what": peer.what,

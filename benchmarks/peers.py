@@ -35,6 +35,7 @@ INSTALL = {
 RECIPE = {"verl": "verl/{}", "trl": "trl/{}:clip_max=3"}
 STAGES = {"replay": "replay", "padding": "padding, replay", "decode": "decode, padding, replay"}
 TIMES_FASTER = 50.0
+# Tokens of the dump that the frameworks get, unless a tenth of it is less.
 PART = 200_000
 
 
@@ -50,7 +51,7 @@ class Peer:
         threads: of torch, one or all, whichever was quicker.
         tokens: of the part of the dump.
         cells: of its batches, padding included.
-        seconds: wall seconds of each run by stage, of ``STAGES``.
+        seconds: wall seconds of each run by stage, of ``STAGES``; ``cpu`` is the processor time of the last of them.
     """
 
     name: str
@@ -63,8 +64,13 @@ class Peer:
     seconds: Mapping[str, list[float]]
 
     def each(self, stage: str) -> list[float]:
-        """Seconds for a token, of each run."""
+        """Seconds for a token, of each run, all settings together."""
         return [seconds / self.tokens for seconds in self.seconds[stage]]
+
+    @property
+    def one_setting(self) -> list[float]:
+        """Seconds for a token from the file on, of each run: the mean of the settings."""
+        return [seconds / len(self.settings) for seconds in self.each("decode")]
 
     @property
     def recipes(self) -> list[str]:
@@ -80,10 +86,10 @@ class Peer:
         )
 
 
-def called(name: str, python: str, dump: Path, repeats: int) -> Peer | str:
-    """Measure a framework in a fresh process; a sentence where that is not possible."""
+def called(name: str, python: str, dump: Path, tokens: int, repeats: int) -> Peer | str:
+    """Measure a framework in a fresh process on so many tokens; a sentence where that is not possible."""
     command = [python, "-m", "benchmarks.peer_calls", "--peer", name, "--dump", str(dump.resolve())]
-    command += ["--tokens", str(PART), "--repeats", str(repeats)]
+    command += ["--tokens", str(tokens), "--repeats", str(repeats)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parent, check=False)
     if done.returncode:
         return f"{name}: its code could not be called: {done.stderr.strip().splitlines()[-1]}"
@@ -112,43 +118,47 @@ def bars(ours: Mapping[str, Sequence[float]], peers: Sequence[Peer]) -> Iterator
     """Yield how many times faster iscope is: than all together, which has the bar, and than each.
 
     Args:
-        ours: seconds for a token of ``default`` and of ``same``, the recipes.
+        ours: seconds for a token: ``default`` and ``same``, the recipes, and ``cpu``, processor time of ``default``.
         peers: what the frameworks took.
     """
     names = " + ".join(peer.name for peer in peers)
     whole = {peer.name for peer in peers} == set(INSTALL)
     for stage, said in reversed(STAGES.items()):
-        theirs = [peer.each(stage) for peer in peers]
         limit = TIMES_FASTER if whole and stage == "decode" else None
-        yield faster(f"tokens/s / {names} ({said})", ours["default"], theirs, limit)
-    settings = sum(len(peer.settings) for peer in peers)
-    yield faster(f"  with the same {settings} settings", ours["same"], [peer.each("decode") for peer in peers])
-    for peer in peers:
-        for stage, said in STAGES.items():
-            each = [1e9 * seconds for seconds in peer.each(stage)]
-            yield Bar(f"  {peer.name}, ns a token ({said})", statistics.median(each), each, None, "{:,.0f}")
-    for name, each in ours.items():
-        spent = [1e9 * seconds for seconds in each]
-        yield Bar(f"  iscope, ns a token ({name} recipes)", statistics.median(spent), spent, None, "{:,.0f}")
+        yield faster(f"tokens/s / {names} ({said})", ours["default"], [peer.each(stage) for peer in peers], limit)
+    yield faster("  the same, processor time", ours["cpu"], [peer.each("cpu") for peer in peers])
+    same = sum(len(peer.settings) for peer in peers)
+    yield faster(f"  with the same {same} settings", ours["same"], [peer.each("decode") for peer in peers])
+    theirs = [peer.one_setting if peer.name == "verl" else peer.each("decode") for peer in peers]
+    if whole:
+        yield faster("  with one preset of verl, the mean of them", ours["default"], theirs)
+    spent = {f"{peer.name}, ns a token ({said})": peer.each(stage) for peer in peers for stage, said in STAGES.items()}
+    spent |= {f"iscope, ns a token ({name} recipes)": ours[name] for name in ("default", "same")}
+    for what, each in spent.items():
+        runs = [1e9 * seconds for seconds in each]
+        yield Bar(f"  {what}", statistics.median(runs), runs, None, "{:,.0f}")
 
 
 def compared(names: Sequence[str], python: str, dump: Path, repeats: int) -> Iterator[Bar | str]:
     """Measure and yield the rows of the table, and sentences beside it."""
-    found = [called(name, python, dump, repeats) for name in names]
+    tokens, _ = size_of(dump)
+    part = min(PART, tokens // 10)
+    found = [called(name, python, dump, part, repeats) for name in names]
     yield from (one if isinstance(one, str) else one.heading for one in found)
     peers = [one for one in found if not isinstance(one, str)]
     if not peers:
         return
-    tokens, _ = size_of(dump)
-    recipes = {"default": [], "same": [recipe for peer in peers for recipe in peer.recipes]}
+    recipes = [recipe for peer in peers for recipe in peer.recipes]
     with tempfile.TemporaryDirectory() as folder:
         warm_up = Path(folder) / "warm_up.parquet"
         make(warm_up, "--tokens", str(WARM_UP_TOKENS))
         measure("floor", dump, warm_up)
-        ours: dict[str, list[float]] = {name: [] for name in recipes}
-        for _ in range(repeats):
-            for name, specs in recipes.items():
-                ours[name].append(measure("analyze", dump, warm_up, specs)["seconds"] / tokens)
+        runs = [(measure("analyze", dump, warm_up), measure("analyze", dump, warm_up, recipes)) for _ in range(repeats)]
+    ours = {
+        "default": [plain["seconds"] / tokens for plain, _ in runs],
+        "cpu": [plain["cpu"] / tokens for plain, _ in runs],
+        "same": [same["seconds"] / tokens for _, same in runs],
+    }
     yield from bars(ours, peers)
 
 

@@ -42,22 +42,26 @@ def test_tables_in_a_row_are_summed_up():
 
 def peer(name: str, seconds: float, settings: list[str]) -> peers.Peer:
     stages = {"replay": [seconds], "padding": [2 * seconds], "decode": [3 * seconds, 4 * seconds, 5 * seconds]}
+    stages["cpu"] = [6 * seconds]
     return peers.Peer(name, f"{name} 1.0", "f()", settings, 1, 1000, 3000, stages)
 
 
 def test_peers_run_one_after_the_other():
-    found = [peer("verl", 1.0, ["decoupled_seq_is"]), peer("trl", 0.5, ["token_mask"])]
-    rows = list(peers.bars({"default": [4e-5], "same": [6e-5]}, found))
+    found = [peer("verl", 1.0, ["decoupled_seq_is", "decoupled_token_is"]), peer("trl", 0.5, ["token_mask"])]
+    rows = list(peers.bars({"default": [4e-5], "same": [6e-5], "cpu": [9e-5]}, found))
     # (4 + 2) seconds for 1000 tokens, against 40 and 60 microseconds a token.
     assert rows[0].value == pytest.approx(150)
     assert list(rows[0].runs) == pytest.approx([112.5, 187.5])
     assert (rows[0].limit, rows[0].holds) == (peers.TIMES_FASTER, True)
-    assert [row.value for row in rows[1:4]] == pytest.approx([75, 37.5, 100])
+    assert [row.value for row in rows[1:3]] == pytest.approx([75, 37.5])
+    # Processor time; iscope with the same settings; half of verl, where one of its two presets runs.
+    assert [row.value for row in rows[3:6]] == pytest.approx([100, 100, 100])
+    assert rows[5].what == "  with one preset of verl, the mean of them"
     assert [row.limit for row in rows[1:]] == [None] * (len(rows) - 1)
 
 
 def test_one_peer_alone_has_no_bar():
-    rows = list(peers.bars({"default": [1e-5], "same": [1e-5]}, [peer("trl", 1.0, ["token_mask"])]))
+    rows = list(peers.bars({"default": [1e-5], "same": [1e-5], "cpu": [1e-5]}, [peer("trl", 1.0, ["token_mask"])]))
     assert {row.limit for row in rows} == {None}
 
 
@@ -71,6 +75,7 @@ def test_settings_of_peers_are_recipes():
 
 
 def test_a_peer_that_is_not_installed_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "size_of", lambda _: (1000, 1))
     monkeypatch.setitem(peer_calls.PEERS, "trl", lambda: pytest.fail("called here"))
     blocked = tmp_path / "python"
     blocked.write_text(f'#!/bin/sh\nshift\nshift\nexec {sys.executable} -c "$CODE" "$@"\n')
