@@ -132,6 +132,7 @@ def bars(ours: Mapping[str, Sequence[float]], peers: Sequence[Peer]) -> Iterator
     theirs = [peer.one_setting if peer.name == "verl" else peer.each("decode") for peer in peers]
     if whole:
         yield faster("  with one preset of verl, the mean of them", ours["default"], theirs)
+    spent: dict[str, Sequence[float]]
     spent = {f"{peer.name}, ns a token ({said})": peer.each(stage) for peer in peers for stage, said in STAGES.items()}
     spent |= {f"iscope, ns a token ({name} recipes)": ours[name] for name in ("default", "same")}
     for what, each in spent.items():
