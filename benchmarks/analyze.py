@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,30 +117,32 @@ def floor(dump: str) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
 
 
-def analyze(dump: str, warm_up: str) -> dict[str, float]:
-    """Analyze the dump with the default recipes."""
+def analyze(dump: str, warm_up: str, recipes: list[str] | None = None) -> dict[str, float]:
+    """Analyze the dump with some recipes; None for the default ones."""
     import torch  # noqa: F401
 
     before = peak_bytes()
     import iscope
 
-    iscope.analyze(warm_up)
+    iscope.analyze(warm_up, recipes=recipes)
     done: list[tuple[float, float]] = []
     start, cpu = time.perf_counter(), time.process_time()
-    iscope.analyze(dump, progress=lambda *_: done.append((time.perf_counter(), time.process_time())))
-    seconds = time.perf_counter() - start
+    iscope.analyze(dump, recipes=recipes, progress=lambda *_: done.append((time.perf_counter(), time.process_time())))
+    seconds, spent = time.perf_counter() - start, time.process_time() - cpu
     passed, passed_cpu = done[-1]
     return {
         "seconds": seconds,
+        "cpu": spent,
         "pass": passed - start,
         "pass_cpu": passed_cpu - cpu,
         "peak": peak_bytes() - before,
     }
 
 
-def measure(what: str, dump: Path, warm_up: Path) -> dict[str, float]:
+def measure(what: str, dump: Path, warm_up: Path, recipes: Sequence[str] = ()) -> dict[str, float]:
     """Run one measurement in a fresh process, on the iscope of this checkout."""
     command = [sys.executable, __file__, "--measure", what, "--dump", str(dump), "--warm-up", str(warm_up)]
+    command += [word for recipe in recipes for word in ("--recipe", recipe)]
     environment = os.environ | {"PYTHONPATH": str(HERE.parent)}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     result: dict[str, float] = json.loads(done.stdout)
@@ -211,10 +214,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--measure", choices=("floor", "analyze"), help=argparse.SUPPRESS)
     parser.add_argument("--warm-up", help=argparse.SUPPRESS)
+    parser.add_argument("--recipe", action="append", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         dump = str(options.dump)
-        print(json.dumps(floor(dump) if options.measure == "floor" else analyze(dump, options.warm_up)))
+        work = floor(dump) if options.measure == "floor" else analyze(dump, options.warm_up, options.recipe)
+        print(json.dumps(work))
         return
     with tempfile.TemporaryDirectory() as folder:
         dump = options.dump or Path(folder) / "dump.parquet"

@@ -1,6 +1,6 @@
 """Time ``iscope.compare`` over 200 token-level and 200 sequence-level settings against ``iscope.analyze``.
 
-python benchmarks/compare.py [--tokens 30_000_000] [--dump FILE] [--repeats 5]
+python -m benchmarks.compare [--tokens 30_000_000] [--dump FILE] [--repeats 5]
 
 Every measurement runs in a fresh process on a warm file, analyze and compare in turn, without imports and rendering.
 """
@@ -17,12 +17,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from analyze import make, peak_bytes
+from benchmarks.analyze import make, peak_bytes
 
 HERE = Path(__file__).resolve().parent
 WARM_UP_TOKENS = 50_000
 RECIPES = ["trl/token_mask", "trl/sequence_mask"]
 SWEEPS = ["clip_max=1.2:12:20:log", "clip_min=0.05:0.95:10"]
+
+
+Pairs = list[tuple[dict[str, float], dict[str, float]]]
 
 
 def timed(what: str, dump: str, warm_up: str) -> dict[str, float]:
@@ -52,7 +55,7 @@ def measure(what: str, dump: Path, warm_up: Path) -> dict[str, float]:
     return result
 
 
-def report(pairs: list[tuple[dict[str, float], dict[str, float]]]) -> str:
+def report(pairs: Pairs) -> str:
     """Return the table: medians, the range of the runs beside them, and the ratio of each pair of runs."""
     rows = []
     for place, name in enumerate(("analyze", "compare")):
@@ -67,14 +70,14 @@ def report(pairs: list[tuple[dict[str, float], dict[str, float]]]) -> str:
     return "\n".join(f"{name:<18} {value}" for name, value in rows)
 
 
-def run(dump: Path, tokens: int, repeats: int) -> str:
-    """Make what is missing, warm the file, measure in turn and return the table."""
+def run(dump: Path, tokens: int, repeats: int) -> Pairs:
+    """Make what is missing, warm the file and measure analyze and compare in turn."""
     make(dump, "--tokens", str(tokens))
     with tempfile.TemporaryDirectory() as folder:
         warm_up = Path(folder) / "warm_up.parquet"
         make(warm_up, "--tokens", str(WARM_UP_TOKENS))
         measure("analyze", dump, warm_up)
-        return report([(measure("analyze", dump, warm_up), measure("compare", dump, warm_up)) for _ in range(repeats)])
+        return [(measure("analyze", dump, warm_up), measure("compare", dump, warm_up)) for _ in range(repeats)]
 
 
 def main() -> None:
@@ -90,7 +93,7 @@ def main() -> None:
         print(json.dumps(timed(options.measure, str(options.dump), options.warm_up)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        print(run(options.dump or Path(folder) / "dump.parquet", options.tokens, options.repeats))
+        print(report(run(options.dump or Path(folder) / "dump.parquet", options.tokens, options.repeats)))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ import inspect
 import re
 
 import pytest
-import typer.main
 
 from benchmarks import slope
 from benchmarks.slope import Point
 from docs import sizing
-from iscope.cli.app import app
+from iscope.cli.commands import COMMANDS, load
 from iscope.dump import units
 from iscope.engines import here, ray_tasks
 
@@ -39,8 +38,7 @@ def test_time_is_that_of_the_slower_of_reading_and_measuring() -> None:
 
 
 def test_options_and_defaults_of_the_page_exist() -> None:
-    commands = typer.main.get_command(app).commands
-    known = {name for command in commands.values() for param in command.params for name in param.opts}
+    known = {name for command in map(load, COMMANDS) for param in command.params for name in param.opts}
     ours = TEXT.replace("#SBATCH --", "").split("sbatch ")[0]
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", ours)) <= known
     assert f"{units.TOKENS:,} tokens are joined" in TEXT

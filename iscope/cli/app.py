@@ -13,21 +13,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from iscope.cli import output
-from iscope.cli.analyze import analyze
-from iscope.cli.check import check
-from iscope.cli.compare import compare
-from iscope.cli.convert import convert
-from iscope.cli.explain import explain
-from iscope.cli.help import GroupedCommand
-from iscope.cli.inspect import inspect
-from iscope.cli.map import map_
-from iscope.cli.merge import merge
+from iscope.cli.commands import CATALOGUE, Commands, function, register
 from iscope.cli.options import wants_json
-from iscope.cli.recipes import recipes
-from iscope.cli.replay import replay
-from iscope.cli.report import report
 from iscope.errors import IscopeError, redacted
-from iscope.render.json import error_json
 from iscope.render.strings import prose
 
 INTERRUPTED = 130
@@ -35,25 +23,14 @@ INTERNAL = 4
 
 app = typer.Typer(
     name="iscope",
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Offline analysis of the trainer/vLLM logprob mismatch of an RL run and of the corrections for it.",
 )
-app.command("analyze", cls=GroupedCommand, short_help="What a dump shows, and what corrections do to it.")(analyze)
-app.command("compare", cls=GroupedCommand, short_help="Which correction at which bounds; two dumps side by side.")(
-    compare
-)
-app.command("check", cls=GroupedCommand, short_help="Gates for CI: exit 1 where a figure is beyond its limit.")(check)
-app.command("replay", cls=GroupedCommand, short_help="What one correction does to every token, as Parquet.")(replay)
-app.command("inspect", cls=GroupedCommand, short_help="What is in a dump, and what is wrong with it.")(inspect)
-app.command("map", cls=GroupedCommand, short_help="One shard of a dump measured, for any scheduler.")(map_)
-app.command("merge", cls=GroupedCommand, short_help="The report of a dump from its shards' parts.")(merge)
-app.command("report", cls=GroupedCommand, short_help="A saved report in any format, without its dump.")(report)
-app.command("explain", cls=GroupedCommand, short_help="A finding: what it means, its causes, what to do.")(explain)
-app.command("convert", cls=GroupedCommand, short_help="Any framework's dump as Parquet, sides joined.")(convert)
-app.command("recipes", cls=GroupedCommand, short_help="The corrections iscope can replay, or one in full.")(recipes)
+register(app)
 
 
 def _print_version(asked: bool) -> None:
@@ -111,9 +88,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _invoke(arguments: Sequence[str]) -> int:
-    command = typer.main.get_command(app)
     try:
+        if list(arguments) == [CATALOGUE]:
+            function(CATALOGUE)()
+            return 0
+        command = typer.main.get_command(app)
         code = command.main(list(arguments), prog_name="iscope", standalone_mode=False)
+    except BrokenPipeError:
+        return 0
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # the reader of the output has left: not a failure
             return 0
@@ -128,5 +110,7 @@ def _fail(error: BaseException, code: int, message: str | None = None, *, json: 
     if os.environ.get("ISCOPE_TRACEBACK"):
         print(redacted("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if json:
+        from iscope.render.json import error_json
+
         output.write(error_json(error, code, said), output.Target(None, "json"))
     return code
