@@ -40,16 +40,6 @@ def fill_codes(codes: Any, inference: Any, flags: Any, edges: Any) -> None:
 
 
 @compiled(LANES)
-def sum_tokens(sums: Any, row: int, offsets: Any, values: Any) -> None:
-    """Sum values [P] over each rollout of a block, float64 [N], whose first one stands at ``row``."""
-    for rollout in range(len(offsets) - 1):
-        total = 0.0
-        for token in range(offsets[rollout], offsets[rollout + 1]):
-            total += np.float64(values[token])
-        sums[row + rollout] = total
-
-
-@compiled(LANES)
 def sum_buckets(sums: Any, row: int, offsets: Any, codes: Any, certainty: Any, k3: Any, log_ratio: Any) -> None:
     """Sum 1, k3, abs(d) and what is given for p - 1 over each rollout's tokens of each bucket: float64 [4, BUCKETS, N].
 

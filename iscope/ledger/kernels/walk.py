@@ -10,8 +10,9 @@ from iscope.ledger.histogram import BINS
 from iscope.ledger.kernels.bins import count, fill_bins, fill_gap_bins
 from iscope.ledger.kernels.extremes import find_extremes
 from iscope.ledger.kernels.ratios import SUMS, fill_certainty, fill_excess, sum_by_sign, sum_inside
-from iscope.ledger.kernels.tokens import BUCKETS, fill_codes, flag_outside, sum_buckets, sum_tokens
+from iscope.ledger.kernels.tokens import BUCKETS, fill_codes, flag_outside, sum_buckets
 from iscope.replay.compiled import compiled
+from iscope.replay.reductions import sums
 
 Array = np.ndarray[Any, Any]
 
@@ -141,10 +142,10 @@ def walk(tokens: Any, limits: Any, rows: Any, scratch: Any, found: Any) -> None:
 @compiled()
 def _look(tokens: Any, limits: Any, row: int, start: int, offsets: Any, flags: Any, bins: Any, found: Any) -> None:
     """Sum, count and compare all tokens of a block."""
-    stop = start + len(flags)
+    stop, last = start + len(flags), row + len(offsets) - 1
     inference = tokens.inference[start:stop]
-    sum_tokens(found.sums[0], row, offsets, tokens.trainer[start:stop])
-    sum_tokens(found.sums[1], row, offsets, inference)
+    sums(found.sums[0, row:last], offsets, tokens.trainer[start:stop])
+    sums(found.sums[1, row:last], offsets, inference)
     fill_gap_bins(bins, inference, tokens.log_ratios[0, start:stop], limits.certain[0])
     count(found.counts[0], bins)
     flags[:] = False
@@ -152,7 +153,7 @@ def _look(tokens: Any, limits: Any, row: int, start: int, offsets: Any, flags: A
         flags[:] = tokens.unknown[start:stop]
     for pair in range(len(tokens.log_ratios)):
         log_ratio = tokens.log_ratios[pair, start:stop]
-        sum_tokens(found.sums[2 + pair], row, offsets, log_ratio)
+        sums(found.sums[2 + pair, row:last], offsets, log_ratio)
         fill_bins(bins, log_ratio)
         count(found.counts[1 + pair], bins)
         flag_outside(flags, log_ratio, limits.low[pair], limits.high[pair])
