@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from iscope.ledger import histogram
-from iscope.ledger.arranged import arrange
-from iscope.ledger.bulk import Bulk, BulkBuilder
-from iscope.ledger.by_p import fill_gaps
+from iscope.ledger.bulk import WEIGHTING, Bulk, Uneven, bulk_of
+from iscope.ledger.by_p import CERTAIN
 from iscope.ledger.histogram import Counts
+from iscope.ledger.kernels.tokens import EDGES
+from iscope.ledger.kernels.walk import Limits, Tokens, nothing_found, scratch_of, walk
 from iscope.ledger.plan import Plan
 from iscope.ledger.screen import COUNTED, Screen, pairs_to_screen
-from iscope.ledger.sheet import Sheet
 from iscope.ledger.tail import BatchTail
 from iscope.recipes.model import Pair
-from iscope.replay.segments import Array, Segments
+from iscope.replay.segments import Array
 from iscope.replay.view import TokenView
 
 Columns = dict[str, Tensor]
@@ -49,7 +48,6 @@ class Blocks:
     by_p: Columns
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # views of unscored tokens hold what no logprob is
 def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair], tail: BatchTail) -> Blocks:
     """Measure the tokens of a view, block by block.
 
@@ -60,79 +58,67 @@ def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair
         pairs: the pairs to measure, trainer over inference first.
         tail: takes what may be among the largest log-ratios.
     """
-    offsets = view.segments.offsets.numpy()
-    screened = {view.resolve(pair) for pair in pairs_to_screen(plan)}
-    bands = [(screen.low, screen.high) if pair in screened else COUNTED for pair in pairs]
-    slices = _slices(offsets)
-    sheet = Sheet(4, max(int(offsets[rows.stop] - offsets[rows.start]) for rows in slices))
-    bulk = BulkBuilder(view, plan, pairs, sheet)
-    counts = np.zeros((1 + len(pairs), histogram.BINS + 1), dtype=np.int64)
-    sums, outside = [], []
-    for rows in slices:
-        block, start = view.block(rows), int(offsets[rows.start])
-        values = [block.log_ratio(pair).numpy() for pair in pairs]
-        inference = block.inference.numpy()
-        sums.append(_sums(block.segments, [block.trainer.numpy(), inference, *values], sheet))
-        _count(counts, inference, values)
-        tail.add(block, pairs)
-        flags = _outside(values, bands)
-        if block.repair == "trl":
-            flags |= _without_probability(block)
-        inside, others = arrange(inference, block.segments.offsets.numpy(), flags)
-        outside.append(others + start)
-        bulk.add(inside, block, start)
-    trainer, inference_sum, *pair_sums = torch.from_numpy(np.concatenate(sums, axis=1))
+    uneven = Uneven(view, plan)
+    tokens = _tokens(view, pairs, uneven)
+    rows = _first_rows(tokens.offsets)
+    scratch = scratch_of(int(np.diff(tokens.offsets[rows]).max(initial=0)))
+    found = nothing_found(tokens)
+    walk(tokens, _limits(view, plan, screen, pairs, tail), rows, scratch, found)
+    outside, *above = (places[:taken] for places, taken in zip(found.outside, found.taken, strict=True))
+    tail.take(pairs, (values[places] for values, places in zip(tokens.log_ratios, above, strict=True)))
+    trainer, inference, *pair_sums = torch.from_numpy(found.sums)
+    counts = found.counts.sum(1)
+    counts[0, histogram.ZERO_WEIGHT] = 0
     return Blocks(
-        {"trainer_logprob_sum": trainer, "inference_logprob_sum": inference_sum},
+        {"trainer_logprob_sum": trainer, "inference_logprob_sum": inference},
         dict(zip(pairs, pair_sums, strict=True)),
         dict(zip(["gap", *map(str, pairs)], counts, strict=True)),
-        torch.from_numpy(np.concatenate(outside)),
-        *bulk.finish(),
+        torch.from_numpy(outside.copy()),
+        *bulk_of(view, plan, pairs, uneven, found),
     )
 
 
-def _sums(segments: Segments, columns: list[Array], sheet: Sheet) -> Array:
-    """Sums of each column [P] over each rollout, [K, N]."""
-    (row,) = sheet.rows(1, segments.tokens)
-    sums = np.empty((len(columns), segments.rows))
-    for total, column in zip(sums, columns, strict=True):
-        np.copyto(row, column)
-        total[:] = segments.reduce(np.add, row, 0.0)
-    return sums
+def _tokens(view: TokenView, pairs: list[Pair], uneven: Uneven) -> Tokens:
+    log_ratios = [view.log_ratio(pair).numpy() for pair in pairs]
+    return Tokens(
+        offsets=view.segments.offsets.numpy(),
+        trainer=view.trainer.numpy(),
+        inference=view.inference.numpy(),
+        policy=view.policy.numpy(),
+        log_ratios=log_ratios[0][None] if len(pairs) == 1 else np.stack(log_ratios),
+        unknown=_without_probability(view) if view.repair == "trl" else np.empty(0, dtype=np.bool_),
+        advantage=_advantage(view),
+        sizes=uneven.sizes,
+        signals=uneven.signals,
+    )
 
 
-def _count(counts: Array, inference: Array, log_ratios: list[Array]) -> None:
-    """Add a block to the histograms: of the gap, and of each pair's log-ratios, trainer over inference first."""
-    values = np.empty((len(counts), len(inference)), dtype=np.float32)
-    for row, log_ratio in zip(values[1:], log_ratios, strict=True):
-        np.copyto(row, log_ratio, casting="same_kind")
-    certain = fill_gaps(values[0], inference, log_ratios[0])
-    bins = histogram.bin_of(values)
-    np.copyto(bins[0], histogram.ZERO_WEIGHT, where=certain)
-    for total, found in zip(counts, bins, strict=True):
-        total += histogram.count(found)
-    counts[0, histogram.ZERO_WEIGHT] = 0
+def _limits(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair], tail: BatchTail) -> Limits:
+    kind = view.trainer.numpy().dtype
+    screened = {view.resolve(pair) for pair in pairs_to_screen(plan)}
+    bands = [(screen.low, screen.high) if pair in screened else COUNTED for pair in pairs]
+    low, high = np.array(bands, dtype=kind).T.copy()
+    floors = np.array([tail.floor(pair) for pair in pairs], dtype=kind)
+    weighting = np.array([pair in WEIGHTING for pair in pairs])
+    return Limits(low, high, floors, np.log(EDGES).astype(kind), np.array([CERTAIN], dtype=kind), weighting)
 
 
-def _outside(log_ratios: list[Array], bands: list[tuple[float, float]]) -> Array:
-    """Bool [P], tokens with a log-ratio outside its pair's band."""
-    flags = np.zeros(len(log_ratios[0]), dtype=np.bool_)
-    for values, (low, high) in zip(log_ratios, bands, strict=True):
-        flags |= values < low
-        flags |= values > high
-    return flags
+def _advantage(view: TokenView) -> Array:
+    """Float64 [P] where it differs within a rollout, else nothing."""
+    none: Array = np.empty(0)
+    return none if view.advantage is None or not view.advantage_per_token else view.advantage.double().numpy()
 
 
-def _without_probability(block: TokenView) -> Array:
+def _without_probability(view: TokenView) -> Array:
     """Bool [P], tokens whose log-ratio was made 0 for want of one: a filter on probabilities still sees the NaN."""
-    flags: Array = (block.trainer.isnan() | block.inference.isnan() | block.policy.isnan()).numpy()
+    flags: Array = (view.trainer.isnan() | view.inference.isnan() | view.policy.isnan()).numpy()
     return flags
 
 
-def _slices(offsets: Array) -> list[slice]:
-    """Consecutive rollouts of about a block's tokens; at least one block, at least one rollout in each."""
+def _first_rows(offsets: Array) -> Array:
+    """First rollout of each block of about so many tokens, and N; at least one rollout in each."""
     edges, rows = [0], len(offsets) - 1
     while edges[-1] < rows:
         last = int(np.searchsorted(offsets, offsets[edges[-1]] + _TOKENS, side="right")) - 1
         edges.append(max(last, edges[-1] + 1))
-    return [slice(first, last) for first, last in pairwise(edges)] or [slice(0, 0)]
+    return np.array(edges)

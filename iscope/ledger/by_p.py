@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from iscope.ledger.arranged import BUCKETS, EDGES, bucket_of
+from iscope.ledger.kernels.tokens import BUCKETS, EDGES
 from iscope.recipes.model import Pair
 from iscope.replay.segments import Array, on_cpu
 from iscope.replay.view import TokenView
 
-# Tokens this certain say nothing about the gap: 1 - q is all rounding.
-_GAP_BELOW = 0.999
+# Logprob of a token so certain that it says nothing about the gap: 1 - q is all rounding.
+CERTAIN = math.log(0.999)
 
 
 def measure_by_p(view: TokenView) -> dict[str, Tensor]:
@@ -66,19 +66,19 @@ def _keys(view: TokenView) -> np.ndarray[Any, np.dtype[np.int64]]:
     return key
 
 
+def bucket_of(inference: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Bucket of each inference logprob [P]."""
+    bucket = (inference >= math.log(EDGES[0])).view(np.uint8)
+    for edge in EDGES[1:]:
+        bucket += (inference >= math.log(edge)).view(np.uint8)
+    return bucket
+
+
 def gaps_of(inference: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor]:
-    """The same as ``fill_gaps`` on any device: abs(d) / (1 - q), float32 [P], and the tokens that do not count."""
-    return (log_ratio.abs() / -inference.expm1()).float(), inference >= math.log(_GAP_BELOW)
-
-
-def fill_gaps(out: Array, inference: Array, log_ratio: Array) -> Array:
-    """Write abs(d) / (1 - q) of each token [P]; return bool [P], the tokens with q >= 0.999, which do not count.
+    """abs(d) / (1 - q) of each token, float32 [P], and the tokens with q >= 0.999, which do not count.
 
     Args:
-        out: float32 [P]; its bins are coarser.
-        inference: float [P], nats.
-        log_ratio: float [P], trainer over inference.
+        inference: logprobs [P], nats.
+        log_ratio: of trainer over inference [P], nats.
     """
-    np.divide(np.abs(log_ratio), -np.expm1(inference), out=out, casting="same_kind")
-    certain: Array = inference >= math.log(_GAP_BELOW)
-    return certain
+    return (log_ratio.double().abs() / -inference.double().expm1()).float(), inference >= CERTAIN

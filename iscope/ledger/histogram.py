@@ -18,11 +18,12 @@ from iscope.replay.segments import Array, on_cpu
 _SHIFT = 16  # float32 has 23 mantissa bits; keeping 7 gives 128 bins per power of two
 _FIRST = (127 - 20) << 7  # 2^-20
 _LAST = (127 + 14) << 7  # 2^14
-_SIDE = _LAST - _FIRST  # bins on either side of the one around zero
+SIDE = _LAST - _FIRST  # bins on either side of the one around zero
+SMALLEST = _FIRST - 1  # the upper half of the float32 bits of what still falls into the bin around zero
 
-BINS = 2 * _SIDE + 1
+BINS = 2 * SIDE + 1
 ZERO_WEIGHT = BINS  # one more bin, for weights of exactly 0, whose log is no number
-_ZERO_BIN = _SIDE
+ZERO_BIN = SIDE
 
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 Bins = np.ndarray[Any, np.dtype[np.int16]]
@@ -38,7 +39,7 @@ def bin_of(log_ratio: Array) -> Bins:
     index -= _FIRST - 1
     index ^= sign
     index -= sign  # x ^ -1 is -x - 1
-    index += _ZERO_BIN
+    index += ZERO_BIN
     return index
 
 
@@ -49,7 +50,7 @@ def bins_of(log_ratio: Tensor) -> Tensor:
             return torch.from_numpy(bin_of(log_ratio.numpy()))
     bits = log_ratio.float().view(torch.int32)
     index = ((bits & 0x7FFFFFFF) >> _SHIFT).clamp(_FIRST - 1, _LAST - 1) - (_FIRST - 1)
-    return torch.where(bits < 0, -index, index) + _ZERO_BIN
+    return torch.where(bits < 0, -index, index) + ZERO_BIN
 
 
 def count(bins: Bins | Tensor) -> Counts:
@@ -61,11 +62,11 @@ def count(bins: Bins | Tensor) -> Counts:
 
 def edges(index: int) -> tuple[float, float]:
     """Lower and upper edge of a bin, nats."""
-    if index == _ZERO_BIN:
+    if index == ZERO_BIN:
         return -(2.0**-20), 2.0**-20
-    step = abs(index - _ZERO_BIN)
+    step = abs(index - ZERO_BIN)
     inner, outer = _magnitude(step - 1), _magnitude(step)
-    return (inner, outer) if index > _ZERO_BIN else (-outer, -inner)
+    return (inner, outer) if index > ZERO_BIN else (-outer, -inner)
 
 
 def _magnitude(step: int) -> float:

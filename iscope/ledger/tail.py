@@ -6,6 +6,7 @@ more, so ``KEPT`` of them do for up to ``LARGEST_DUMP`` tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +14,6 @@ import numpy as np
 from torch import Tensor
 
 from iscope.recipes.model import Pair
-from iscope.replay.segments import on_cpu
 from iscope.replay.view import TokenView
 
 KEPT = 2**17
@@ -27,20 +27,27 @@ _PAIRS = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)
 
 
 class BatchTail:
-    """Collects from the blocks of one batch what may be among the largest log-ratios, by pair."""
+    """Collects from one batch what may be among the largest log-ratios, by pair."""
 
     def __init__(self, floors: Mapping[str, float] | None = None) -> None:
         """Take the values that log-ratios must exceed, by pair; without one all are taken."""
         self._floors = floors or {}
         self._found: dict[str, list[Values]] = {}
 
-    def add(self, block: TokenView, pairs: Iterable[Pair]) -> None:
-        """Add the tokens of a block, in the precision of its decisions."""
-        for pair in pairs:
+    def floor(self, pair: Pair) -> float:
+        """What a pair's log-ratios must exceed to be taken; infinite where none are."""
+        return self._floors.get(str(pair), -math.inf) if pair in _PAIRS else math.inf
+
+    def take(self, pairs: Iterable[Pair], values: Iterable[Values]) -> None:
+        """Take the log-ratios of each pair that exceed its floor, in the precision of its decisions."""
+        for pair, found in zip(pairs, values, strict=True):
             if pair in _PAIRS:
-                floor = self._floors.get(str(pair))
-                found = _above(block.log_ratio(pair), floor)
                 self._found.setdefault(str(pair), []).append(found)
+
+    def add(self, view: TokenView, pairs: Iterable[Pair]) -> None:
+        """Look at the tokens of a view, wherever they are."""
+        pairs = [pair for pair in pairs if pair in _PAIRS]
+        self.take(pairs, (_above(view.log_ratio(pair), self.floor(pair)) for pair in pairs))
 
     def tails(self) -> Tails:
         """Return what was found, in no order."""
@@ -82,12 +89,10 @@ def merge_tails(parts: Iterable[Mapping[str, Values]]) -> Tails:
     return builder.finish()
 
 
-def _above(log_ratio: Tensor, floor: float | None) -> Values:
-    """A copy of the values [P] above the floor, on the CPU."""
-    if not on_cpu(log_ratio):
-        return (log_ratio if floor is None else log_ratio[log_ratio > floor]).cpu().numpy()
-    values: Values = log_ratio.numpy()
-    return values.copy() if floor is None else values[values > floor]
+def _above(log_ratio: Tensor, floor: float) -> Values:
+    """The values [P] above the floor, on the CPU."""
+    found: Values = log_ratio[log_ratio > floor].cpu().numpy()
+    return found
 
 
 def _largest(parts: list[Values]) -> Values:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from iscope.replay.segments import on_cpu
+from iscope.replay import chosen
+from iscope.replay.segments import Segments, on_cpu
+
+Which: TypeAlias = Tensor | slice
 
 
 @dataclass
@@ -17,11 +22,11 @@ class Gathered:
 
     Attributes:
         columns: by name, as they are [B].
-        places: int64 [P], where in them the tokens stand, in rising order; None: all of them.
+        which: the tokens that are meant: bool flags [B], int64 places [P] in rising order, or a run; None: all.
     """
 
-    columns: Mapping[str, Tensor]
-    places: Tensor | None = None
+    columns: Mapping[str, Tensor] | Gathered
+    which: Which | None = None
     _found: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     def __contains__(self, name: str) -> bool:
@@ -30,10 +35,10 @@ class Gathered:
 
     def __getitem__(self, name: str) -> Tensor:
         """Return the values [P] of a column."""
-        if self.places is None:
+        if self.which is None:
             return self.columns[name]
         if name not in self._found:
-            self._found[name] = self.columns[name].index_select(0, self.places)
+            self._found[name] = _some(self.columns[name], self.which)
         return self._found[name]
 
     def get(self, name: str) -> Tensor | None:
@@ -42,18 +47,50 @@ class Gathered:
 
     def take(self, positions: Tensor) -> Gathered:
         """Return some of the tokens only, int64 positions among the P in rising order."""
-        return Gathered(self.columns, positions if self.places is None else self.places.index_select(0, positions))
+        return Gathered(self, positions)
 
     def run(self, start: int, stop: int) -> Gathered:
-        """Return the tokens from ``start`` to before ``stop`` of the P, without a copy."""
-        if self.places is None:
-            return Gathered({name: column[start:stop] for name, column in self.columns.items()})
-        found = {name: values[start:stop] for name, values in self._found.items()}
-        return Gathered(self.columns, self.places[start:stop], found)
+        """Return the tokens from ``start`` to before ``stop`` of the P."""
+        return Gathered(self, slice(start, stop))
+
+    @property
+    def places(self) -> Tensor | None:
+        """Where the tokens stand in the columns that were not gathered, int64 [P]; None: token by token."""
+        outer = self.columns.places if isinstance(self.columns, Gathered) else None
+        if outer is not None:
+            found: Tensor = outer if self.which is None else outer[self.which]
+            return found
+        if isinstance(self.which, slice):
+            return torch.arange(self.which.start, self.which.stop)
+        return self.which if self.which is None or self.which.dtype != torch.bool else places_of(self.which)
+
+
+def _some(column: Tensor, which: Which) -> Tensor:
+    if isinstance(which, slice):
+        return column[which]
+    if which.dtype != torch.bool:
+        return column.index_select(0, which)
+    if not on_cpu(column):
+        return column[which]
+    flags = which.numpy()
+    found = torch.empty(int(np.count_nonzero(flags)) + 1, dtype=column.dtype)
+    chosen.take(found.numpy(), column.numpy(), flags)
+    return found[:-1]
 
 
 def places_of(flags: Tensor) -> Tensor:
-    """Int64, where flags [B] are set; on a CPU NumPy's is several times as fast as torch's."""
+    """Int64, where flags [B] are set."""
     if not on_cpu(flags):
         return flags.nonzero().squeeze(1)
-    return torch.from_numpy(flags.numpy().nonzero()[0])
+    found = torch.empty(flags.numel() + 1, dtype=torch.int64)
+    count = chosen.places(found.numpy(), flags.numpy())
+    return found[:count]
+
+
+def segments_left(segments: Segments, flags: Tensor) -> Segments:
+    """Return the layout that is left when only the tokens [B] whose flag is set stay."""
+    if not on_cpu(flags):
+        return segments.select(places_of(flags))
+    found = torch.empty_like(segments.offsets)
+    chosen.offsets_left(found.numpy(), segments.offsets.numpy(), flags.numpy())
+    return Segments(found)

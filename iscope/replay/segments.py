@@ -1,7 +1,7 @@
 """Reductions over a ragged layout: one value per rollout from one value per token, and back.
 
 A rollout's result depends on its own tokens only, never on its neighbours in the batch: on a CPU same tokens, same
-bits. There NumPy reduces, elsewhere torch on the device of the layout.
+bits. There compiled loops reduce, elsewhere torch on the device of the layout.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Array = np.ndarray[Any, Any]
-Reduce = Literal["sum", "max", "min"]
+from iscope.replay import reductions
 
-_UFUNCS: dict[Reduce, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+Array = np.ndarray[Any, Any]
 
 
 def on_cpu(values: Tensor) -> bool:
@@ -74,28 +73,22 @@ class Segments:
     def _edges(self) -> Array:
         return self.offsets.numpy()
 
-    @cached_property
-    def _occupied(self) -> Array | None:
-        """Rows that hold tokens, or None when all do (``reduceat`` has no value for an empty segment)."""
-        occupied = self._edges[1:] > self._edges[:-1]
-        return None if occupied.all() else np.flatnonzero(occupied)
-
-    @cached_property
-    def _starts(self) -> Array:
-        starts = self._edges[:-1]
-        return starts if self._occupied is None else starts[self._occupied]
-
     def sum(self, values: Tensor) -> Tensor:
         """Sum float64 values [P] over each segment; 0 for an empty one."""
-        return self._reduced("sum", values, 0.0)
+        if not on_cpu(values):
+            return torch.segment_reduce(values, "sum", offsets=self.offsets, initial=0.0, unsafe=True)
+        found = torch.empty(self.rows, dtype=values.dtype)
+        reductions.sums(found.numpy(), self._edges, values.numpy())
+        return found
 
     def max(self, values: Tensor, empty: float = float("-inf")) -> Tensor:
-        """Largest value of each segment."""
-        return self._reduced("max", values, empty)
+        """Largest value of each segment; an empty one has ``empty``."""
+        found = self._extreme("max", values, float("-inf"))
+        return found if empty == float("-inf") else found.masked_fill(self.lengths == 0, empty)
 
-    def min(self, values: Tensor, empty: float = float("inf")) -> Tensor:
-        """Smallest value of each segment."""
-        return self._reduced("min", values, empty)
+    def min(self, values: Tensor) -> Tensor:
+        """Smallest value of each segment; infinite where it is empty."""
+        return self._extreme("min", values, float("inf"))
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of float64 values over each segment; 0 for an empty one."""
@@ -105,11 +98,9 @@ class Segments:
         """Count the set flags [P] of each segment, int64 [N]."""
         if not on_cpu(flags):
             return self.sum(flags.double()).long()
-        counts, values = np.zeros(self.rows, dtype=np.int64), flags.numpy()
-        if values.any():  # most bounds are met nowhere
-            rows = slice(None) if self._occupied is None else self._occupied
-            counts[rows] = np.add.reduceat(values.view(np.uint8), self._starts, dtype=np.int32)
-        return torch.from_numpy(counts)
+        found = torch.empty(self.rows, dtype=torch.int64)
+        reductions.counts(found.numpy(), self._edges, flags.numpy())
+        return found
 
     def row_of(self, positions: Tensor) -> Tensor:
         """Row of each token position, int64."""
@@ -125,17 +116,11 @@ class Segments:
             return Segments(torch.searchsorted(places, self.offsets))
         return Segments(torch.from_numpy(places.numpy().searchsorted(self._edges)))
 
-    def _reduced(self, how: Reduce, values: Tensor, empty: float) -> Tensor:
-        if on_cpu(values):
-            return torch.from_numpy(self.reduce(_UFUNCS[how], values.numpy(), empty))
-        return torch.segment_reduce(values, how, offsets=self.offsets, initial=empty, unsafe=True)
-
-    def reduce(self, ufunc: np.ufunc, values: Array, empty: float) -> Array:
-        """Reduce values [P] over each segment, on a CPU."""
-        if self._occupied is None and self.tokens:
-            found: Array = ufunc.reduceat(values, self._starts)
-            return found
-        result = np.full(self.rows, empty, dtype=values.dtype)
-        if self.tokens:
-            result[self._occupied] = ufunc.reduceat(values, self._starts)
-        return result
+    def _extreme(self, how: Literal["max", "min"], values: Tensor, empty: float) -> Tensor:
+        if not on_cpu(values):
+            return torch.segment_reduce(values, how, offsets=self.offsets, initial=empty, unsafe=True)
+        found = torch.empty(self.rows, dtype=values.dtype)
+        array = values.numpy()
+        reduce = reductions.largest if how == "max" else reductions.smallest
+        reduce(found.numpy(), self._edges, array, array.dtype.type(empty))
+        return found

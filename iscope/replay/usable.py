@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from iscope.replay import chosen
 from iscope.replay.segments import on_cpu
 from iscope.rollouts import LOGPROBS, RolloutBatch
 
@@ -40,9 +41,11 @@ class Usable:
 def usable(batch: RolloutBatch) -> Usable:
     """Tell the scored tokens of a batch from those that are masked or hold an unusable value."""
     columns = {name: column for name in _PRECEDENCE if (column := getattr(batch, name)) is not None}
-    suspects = {name: column for name, column in columns.items() if not _all_usable(column)}
+    found = {name: _unusable_or_positive(column) for name, column in columns.items()}
+    suspects = {name: column for name, column in columns.items() if found[name][0]}
+    above = [column for name, column in columns.items() if found[name][1]]
     if not suspects:
-        return Usable(batch.loss_mask, {}, _rounded_positive(columns.values(), batch.loss_mask), None)
+        return Usable(batch.loss_mask, {}, _rounded_positive(above, batch.loss_mask), None)
     open_tokens = _every_token(batch) if batch.loss_mask is None else batch.loss_mask.clone()
     unscored: dict[str, dict[str, int]] = {}
     nan = torch.zeros_like(open_tokens)
@@ -54,7 +57,7 @@ def usable(batch: RolloutBatch) -> Usable:
             if count := int(hit.sum()):
                 unscored.setdefault(SIDES[name], {})[kind] = count
                 open_tokens &= ~hit
-    positive = _rounded_positive(columns.values(), open_tokens)
+    positive = _rounded_positive(above, open_tokens)
     return Usable(open_tokens, unscored, positive, nan if bool(nan.any()) else None)
 
 
@@ -67,26 +70,17 @@ def is_usable(column: Tensor) -> Tensor:
     return (column > SENTINEL) & (column <= MAX_POSITIVE)
 
 
-def _all_usable(column: Tensor) -> bool:
-    """Whether no value is unusable; a NaN makes both comparisons false. NumPy's extremes are the faster ones."""
-    if not on_cpu(column):
-        return bool(is_usable(column).all())
-    values = column.numpy()
-    return not values.size or bool(values.min() > SENTINEL and values.max() <= MAX_POSITIVE)
-
-
 def _rounded_positive(columns: Iterable[Tensor], scored: Tensor | None) -> int:
-    total = 0
-    for column in columns:
-        if column.numel() and _any_positive(column):
-            positive = column > 0
-            total += int((positive if scored is None else positive & scored).sum())
-    return total
+    """Values above 0 among the scored tokens [P] of some columns."""
+    return sum(int((column > 0 if scored is None else (column > 0) & scored).sum()) for column in columns)
 
 
-def _any_positive(column: Tensor) -> bool:
-    """Whether there can be a value above 0; a NaN is taken for one."""
-    return not bool(column.numpy().max() <= 0 if on_cpu(column) else (column <= 0).all())
+def _unusable_or_positive(column: Tensor) -> tuple[bool, bool]:
+    """Whether a column [P] holds a value that is unusable, and one above 0."""
+    if not on_cpu(column):
+        return not bool(is_usable(column).all()), bool((column > 0).any())
+    values = column.numpy()
+    return chosen.unusable_or_positive(values, values.dtype.type(SENTINEL), values.dtype.type(MAX_POSITIVE))
 
 
 def _is_kind(kind: str, column: Tensor, null: Tensor | None) -> Tensor:

@@ -12,7 +12,8 @@ from torch import Tensor
 from iscope.recipes.model import Filter, Pair
 from iscope.replay.contrast import Contrast, Shares
 from iscope.replay.cuts import Cuts
-from iscope.replay.gathered import Gathered, places_of
+from iscope.replay.exponential import exp_rest
+from iscope.replay.gathered import Gathered, places_of, segments_left
 from iscope.replay.segments import Segments, expm1
 from iscope.replay.usable import Usable, is_usable
 from iscope.rollouts import LOGPROBS, RolloutBatch
@@ -159,7 +160,7 @@ class TokenView:
 
     def k3(self, pair: Pair) -> Tensor:
         """expm1(d) - d [P], float64, nats."""
-        return self._once("k3", self.resolve(pair), lambda pair: self.excess(pair) - self.exact(pair))
+        return self._once("k3", self.resolve(pair), lambda pair: exp_rest(self.exact(pair)))
 
     def log_ratio_sum(self, pair: Pair) -> Tensor:
         """S = sum of d over each rollout [N], float64, nats."""
@@ -259,10 +260,10 @@ def token_view(
         shared = _shared(present[name] for name in sorted(policies, key=_SHARED_FROM.index))
         present |= {name: torch.where(unusable, shared, present[name]) for name in policies}
         present["unusable"] = unusable
-    segments, places = Segments(batch.offsets), None if tokens is None else places_of(tokens)
+    segments = Segments(batch.offsets)
     return TokenView(
-        segments=segments if places is None else segments.select(places),
-        columns=Gathered(present, places),
+        segments=segments if tokens is None else segments_left(segments, tokens),
+        columns=Gathered(present, tokens),
         row_advantage=None if batch.advantage_per_token else batch.advantage,
         repair=repair,
     )

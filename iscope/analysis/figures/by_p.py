@@ -9,7 +9,7 @@ from iscope.analysis.intervals import fraction, ratio
 from iscope.analysis.numbers import NO_TOKENS, share
 from iscope.analysis.rows import Rows
 from iscope.ledger import histogram
-from iscope.ledger.arranged import BUCKETS, EDGES
+from iscope.ledger.kernels.tokens import BUCKETS, EDGES
 from iscope.model import Figure, Figures, Node
 
 _BOUNDS = (0.0, *EDGES, 1.0)

@@ -14,7 +14,7 @@ from iscope.analysis.levels import Levels
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.dump.supplied import Supplied
-from iscope.ledger.arranged import BUCKETS
+from iscope.ledger.kernels.tokens import BUCKETS
 from iscope.model import Coverage, Figure, Figures, Finding, RecipeReport
 
 # Below this k3 a log-ratio is the rounding of two implementations, and no shape of it means anything.

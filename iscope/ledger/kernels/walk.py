@@ -1,0 +1,209 @@
+"""One walk over the tokens of a batch, block by block: all that can be summed before recipes are replayed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iscope.ledger.histogram import BINS
+from iscope.ledger.kernels.bins import count, fill_bins, fill_gap_bins
+from iscope.ledger.kernels.extremes import find_extremes
+from iscope.ledger.kernels.ratios import SUMS, fill_certainty, fill_excess, sum_by_sign, sum_inside
+from iscope.ledger.kernels.tokens import BUCKETS, fill_codes, flag_outside, sum_buckets
+from iscope.replay.compiled import compiled
+from iscope.replay.reductions import sums
+
+Array = np.ndarray[Any, Any]
+
+
+class Tokens(NamedTuple):
+    """P tokens of N rollouts, K pairs.
+
+    Attributes:
+        offsets: int64 [N + 1].
+        trainer: logprobs [P], nats.
+        inference: logprobs [P], nats.
+        policy: logprobs [P] of the policy that is differentiated, nats.
+        log_ratios: d of each pair [K, P], nats, trainer over inference first.
+        unknown: bool [P], tokens that are outside whatever their log-ratio; [0] where there are none.
+        advantage: float64 [P] where it differs within a rollout, else [0].
+        sizes: abs(c_t) of M uncorrected losses, where it differs within a rollout, float64 [M, P].
+        signals: what multiplies the score in those, float64 [M, P].
+    """
+
+    offsets: Array
+    trainer: Array
+    inference: Array
+    policy: Array
+    log_ratios: Array
+    unknown: Array
+    advantage: Array
+    sizes: Array
+    signals: Array
+
+
+class Limits(NamedTuple):
+    """Where tokens are told apart, in the precision of their logprobs.
+
+    Attributes:
+        low: lower edge of each pair's band [K], nats.
+        high: upper edge [K], nats.
+        floors: what a log-ratio must exceed to count among the largest [K], nats.
+        edges: log of the edges between buckets of q [BUCKETS - 1].
+        certain: the logprob of q from which on 1 - q is all rounding, [1].
+        weighting: bool [K], pairs whose ratio can weight a gradient.
+    """
+
+    low: Array
+    high: Array
+    floors: Array
+    edges: Array
+    certain: Array
+    weighting: Array
+
+
+class Found(NamedTuple):
+    """What a walk gives.
+
+    Attributes:
+        sums: over all tokens: trainer and inference logprobs and each pair's d, float64 [2 + K, N].
+        counts: histograms of the gap and of each pair's d, in two halves, int64 [1 + K, 2, BINS + 1].
+        outside: where tokens are outside, and where d of each pair exceeds its floor, rising, int64 [1 + K, P + 1].
+        taken: how many of each mean something, int64 [1 + K].
+        buckets: over the tokens inside, by bucket of q, as ``sum_buckets`` writes them, float64 [4, BUCKETS, N].
+        inside: ``SUMS`` of each pair over the tokens inside, float64 [K, 7, N].
+        keys: extremes of each pair over the tokens inside, as ``extremes_of`` takes them, int64 [K, 2, N].
+        signed: gradients by sign of the signal at weight 1 and weighted by each pair, float64 [M, 1 + K, 2, N].
+    """
+
+    sums: Array
+    counts: Array
+    outside: Array
+    taken: Array
+    buckets: Array
+    inside: Array
+    keys: Array
+    signed: Array
+
+
+class Scratch(NamedTuple):
+    """Columns of a block: fresh memory would cost more than the arithmetic on it."""
+
+    flags: Array
+    bins: Array
+    codes: Array
+    certainty: Array
+    excess: Array
+    k3: Array
+    free: Array
+
+
+def scratch_of(tokens: int) -> Scratch:
+    """Return memory for blocks of up to so many tokens."""
+    wide = np.empty((4, tokens))
+    return Scratch(np.empty(tokens, np.bool_), np.empty(tokens, np.int16), np.empty(tokens, np.float32), *wide)
+
+
+def nothing_found(tokens: Tokens) -> Found:
+    """Return what a walk over these tokens writes to."""
+    rows, (pairs, size), losses = len(tokens.offsets) - 1, tokens.log_ratios.shape, len(tokens.sizes)
+    return Found(
+        sums=np.empty((2 + pairs, rows)),
+        counts=np.zeros((1 + pairs, 2, BINS + 1), dtype=np.int64),
+        outside=np.empty((1 + pairs, size + 1), dtype=np.int64),
+        taken=np.zeros(1 + pairs, dtype=np.int64),
+        buckets=np.empty((4, BUCKETS, rows)),
+        inside=np.empty((pairs, len(SUMS), rows)),
+        keys=np.empty((pairs, 2, rows), dtype=np.int64),
+        signed=np.empty((losses, 1 + pairs, 2, rows)),
+    )
+
+
+@compiled()
+def walk(tokens: Any, limits: Any, rows: Any, scratch: Any, found: Any) -> None:
+    """Look at every token.
+
+    Args:
+        tokens: ``Tokens``.
+        limits: ``Limits``.
+        rows: the first rollout of each block, and N: int64, rising.
+        scratch: ``Scratch`` for the largest block.
+        found: ``Found``, to write to.
+    """
+    for block in range(len(rows) - 1):
+        row, start, stop = rows[block], tokens.offsets[rows[block]], tokens.offsets[rows[block + 1]]
+        offsets = tokens.offsets[row : rows[block + 1] + 1] - start
+        flags = scratch.flags[: stop - start]
+        _look(tokens, limits, row, start, offsets, flags, scratch.bins[: stop - start], found)
+        _sum(tokens, limits, row, start, offsets, flags, scratch, found)
+
+
+@compiled()
+def _look(tokens: Any, limits: Any, row: int, start: int, offsets: Any, flags: Any, bins: Any, found: Any) -> None:
+    """Sum, count and compare all tokens of a block."""
+    stop, last = start + len(flags), row + len(offsets) - 1
+    inference = tokens.inference[start:stop]
+    sums(found.sums[0, row:last], offsets, tokens.trainer[start:stop])
+    sums(found.sums[1, row:last], offsets, inference)
+    fill_gap_bins(bins, inference, tokens.log_ratios[0, start:stop], limits.certain[0])
+    count(found.counts[0], bins)
+    flags[:] = False
+    if len(tokens.unknown):
+        flags[:] = tokens.unknown[start:stop]
+    for pair in range(len(tokens.log_ratios)):
+        log_ratio = tokens.log_ratios[pair, start:stop]
+        sums(found.sums[2 + pair, row:last], offsets, log_ratio)
+        fill_bins(bins, log_ratio)
+        count(found.counts[1 + pair], bins)
+        flag_outside(flags, log_ratio, limits.low[pair], limits.high[pair])
+        _take_above(found.outside[1 + pair], found.taken, 1 + pair, start, log_ratio, limits.floors[pair])
+    _take_flagged(found.outside[0], found.taken, start, flags)
+
+
+@compiled()
+def _take_flagged(places: Any, taken: Any, start: int, flags: Any) -> None:
+    """Append the places of the flags [P] that are set."""
+    place = taken[0]
+    for token in range(len(flags)):
+        places[place] = start + token
+        place += flags[token]
+    taken[0] = place
+
+
+@compiled()
+def _take_above(places: Any, taken: Any, at: int, start: int, values: Any, floor: Any) -> None:
+    """Append the places of the values [P] above a floor."""
+    place = taken[at]
+    for token in range(len(values)):
+        places[place] = start + token
+        place += values[token] > floor
+    taken[at] = place
+
+
+@compiled()
+def _sum(tokens: Any, limits: Any, row: int, start: int, offsets: Any, flags: Any, scratch: Any, found: Any) -> None:
+    """Sum the tokens of a block that are inside."""
+    size, stop = len(flags), start + len(flags)
+    codes, certainty, excess = scratch.codes[:size], scratch.certainty[:size], scratch.excess[:size]
+    k3, free = scratch.k3[:size], scratch.free[:size]
+    fill_codes(codes, tokens.inference[start:stop], flags, limits.edges)
+    fill_certainty(certainty, tokens.policy[start:stop])
+    for loss in range(len(tokens.sizes)):
+        size_of, signal = tokens.sizes[loss, start:stop], tokens.signals[loss, start:stop]
+        sum_by_sign(found.signed[loss, 0], row, offsets, codes, certainty, size_of, signal)
+    for pair in range(len(tokens.log_ratios)):
+        log_ratio = tokens.log_ratios[pair, start:stop]
+        fill_excess(excess, k3, log_ratio)
+        sum_inside(found.inside[pair], row, offsets, codes, log_ratio, excess, k3, certainty)
+        find_extremes(found.keys[pair], row, offsets, codes, log_ratio)
+        if pair == 0 and len(tokens.advantage):
+            free[:] = certainty * np.abs(tokens.advantage[start:stop])
+            sum_buckets(found.buckets, row, offsets, codes, free, k3, log_ratio)
+        elif pair == 0:
+            sum_buckets(found.buckets, row, offsets, codes, certainty, k3, log_ratio)
+        if len(tokens.sizes) and limits.weighting[pair]:
+            free[:] = excess * certainty + certainty
+            for loss in range(len(tokens.sizes)):
+                size_of, signal = tokens.sizes[loss, start:stop], tokens.signals[loss, start:stop]
+                sum_by_sign(found.signed[loss, 1 + pair], row, offsets, codes, free, size_of, signal)
