@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,36 @@ def log_sum_exp(logs: Array) -> float:
     if not math.isfinite(top):
         return top
     return top + math.log(float(np.exp(logs - top).sum()))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Weights given by their logs, over the largest of them: float64 may not hold the weights themselves.
+
+    Attributes:
+        logs: float64 [N], -inf for a weight of 0.
+    """
+
+    logs: Array
+
+    @cached_property
+    def top(self) -> float:
+        """Log of the largest; -inf where there is none above 0."""
+        return float(self.logs.max(initial=-math.inf))
+
+    @cached_property
+    def values(self) -> Array:
+        """The weights [N] over the largest."""
+        return np.exp(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
+
+    def over(self, top: float) -> Array:
+        """The weights [N] over exp(top), which is at least the largest."""
+        return self.values if top == self.top else np.exp(self.logs - top)
+
+    @cached_property
+    def log_sum(self) -> float:
+        """Log of their sum; -inf where there is none above 0."""
+        return self.top + math.log(float(self.values.sum())) if math.isfinite(self.top) else self.top
 
 
 def effective_size(logs: Array, repeats: Array | None = None) -> float:

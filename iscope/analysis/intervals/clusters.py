@@ -36,19 +36,25 @@ class Clusters:
         """Make blocks of clusters.
 
         Args:
-            codes: int64 [N], equal for rollouts of one cluster. Blocks are numbered as clusters first appear, so that
-                rows in canonical order give the same blocks whatever the ids are.
+            codes: int64 [N] from 0, equal for rollouts of one cluster, none far above the number of rollouts. Blocks
+                are numbered as clusters first appear, so that rows in canonical order give the same blocks whatever
+                the ids are.
         """
-        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        rank = np.empty(first.size, dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(first.size)
-        if first.size > MOST_BLOCKS:
-            rank = np.random.default_rng(SEED).permutation(first.size)[rank] % MOST_BLOCKS
-        return cls(rank[inverse], min(first.size, MOST_BLOCKS), first.size)
+        rows = np.arange(codes.size)
+        first_with = np.empty(int(codes.max(initial=-1)) + 1, dtype=np.int64)
+        first_with[codes[::-1]] = rows[::-1]  # of rows with one code the first is written last
+        first = first_with[codes]
+        clusters = np.flatnonzero(first == rows)
+        block = np.arange(clusters.size)
+        if clusters.size > MOST_BLOCKS:
+            block = np.random.default_rng(SEED).permutation(clusters.size) % MOST_BLOCKS
+        block_of = np.empty(codes.size, dtype=np.int64)
+        block_of[clusters] = block
+        return cls(block_of[first], min(clusters.size, MOST_BLOCKS), clusters.size)
 
-    def sums(self, columns: Sequence[Array]) -> Array:
-        """Sums [B, k] over each block of k columns [N]."""
-        return np.stack([np.bincount(self.block, column, minlength=self.count) for column in columns], axis=1)
+    def sums(self, column: Array) -> Array:
+        """Sums [B] of a column [N] over each block."""
+        return np.bincount(self.block, column, minlength=self.count)
 
 
 def cluster_codes(frame: pl.DataFrame) -> Array:
