@@ -14,6 +14,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from iscope.analysis.latest import latest
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import RecipeRows
 from iscope.recipes.model import Aggregation, Denominator, Loss
@@ -40,7 +41,7 @@ class Denominators:
 
 def denominators(rows: RecipeRows) -> Denominators:
     """Compute them for the rollouts of a recipe that was replayed, once for all figures."""
-    return rows.rows.once(("denominators", rows.index), lambda: _denominators(rows))
+    return latest(rows.rows, "denominators", rows.index, lambda: _denominators(rows))
 
 
 def _denominators(rows: RecipeRows) -> Denominators:
@@ -49,17 +50,14 @@ def _denominators(rows: RecipeRows) -> Denominators:
     every = counted_rollouts(loss, read, None)
     plain = Denominator(norm_length=counted.norm_length, counts=counted.counts, counts_dropped=counted.counts_dropped)
     own = replace(loss, denominator=plain)
-    base, full = rows.rows.once(
-        ("uncorrected denominators", loss.aggregation, counted),
-        lambda: (batch.logs(loss, read, read, every), batch.logs(own, read, read, every)),
-    )
-    kept = torch.cat([torch.from_numpy(rows.kept.astype(np.int64)), torch.zeros(batch.rest, dtype=torch.int64)])
+    base = batch.logs(loss, read, read, every)
+    kept = torch.from_numpy(np.concatenate([rows.kept.astype(np.int64), np.zeros(batch.rest, dtype=np.int64)]))
     counted_left = every if counted.counts_dropped else counted_rollouts(loss, left, gone)
     return Denominators(
         kept=base if left is read else batch.logs(loss, left, read if counted.counts_dropped else left, counted_left),
         base=base,
-        survivors=batch.logs(own, kept, kept, kept > 0),
-        full=full,
+        survivors=batch.logs(own, kept, kept, torch.from_numpy(kept.numpy() > 0)),
+        full=base if own == loss else batch.logs(own, read, read, every),
     )
 
 
@@ -106,8 +104,7 @@ class _Batch:
     @cached_property
     def read_tokens(self) -> Tensor:
         """Loss tokens, scored or not, int64."""
-        read: Tensor = self.rows.rows.once("loss tokens", lambda: _integers(self.frame["loss_tokens"]))
-        return read
+        return _integers(self.frame["loss_tokens"])
 
     @cached_property
     def left_tokens(self) -> Tensor:
@@ -138,10 +135,11 @@ class _Batch:
         """
         scored, summed = self.rows.rows.rollouts, counted_tokens(loss, summed)
         if self.rows.rows.batch_column is None and self.groups is None:
-            rollouts = torch.tensor(summed.numel()) if counted is None else counted.sum()
-            totals, places = Totals(summed.sum()[None], rollouts[None]), torch.zeros(1, dtype=torch.int64)
+            rollouts = summed.numel() if counted is None else np.count_nonzero(counted.numpy())
+            # NumPy's sums: torch wakes its threads for so little.
+            totals = Totals(torch.tensor([summed.numpy().sum()]), torch.tensor([rollouts]))
             own = loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_MEAN
-            found = divisors(loss, tokens[: scored if own else 1], places, totals)
+            found = divisors(loss, tokens[: scored if own else 1], torch.zeros(1, dtype=torch.int64), totals)
         else:
             totals = Totals.zeros(0).add(summed, self.places, counted, self.groups)
             found = divisors(loss, tokens, self.places, totals, self.groups)[:scored]

@@ -60,7 +60,7 @@ class _Signs:
     """Rollouts by the sign of their advantage.
 
     Attributes:
-        of: int64 [N], the place of each one's sign in ``_SIGNS``; one more where there is no advantage.
+        of: int8 [N], the place of each one's sign in ``_SIGNS``; one more where there is no advantage.
         tokens: scored tokens by sign.
         rollouts: rollouts by sign.
         none: why there is no share of them where there are none.
@@ -74,7 +74,7 @@ class _Signs:
     @classmethod
     def of_rows(cls, rows: Rows) -> _Signs:
         advantage = rows["advantage"]
-        of = np.where(np.isnan(advantage), len(_SIGNS), 1 - np.sign(np.nan_to_num(advantage))).astype(np.int64)
+        of = np.where(np.isnan(advantage), len(_SIGNS), 1 - np.sign(np.nan_to_num(advantage))).astype(np.int8)
         none = "no rollouts with this sign of the advantage" if rows.rollouts else NO_TOKENS
         return cls(of, _by_sign(of, rows.n), _by_sign(of, None), none)
 

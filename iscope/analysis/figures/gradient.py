@@ -7,7 +7,6 @@ compared with the base: the same loss and aggregation at weight 1 with everythin
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from iscope.analysis.denominators import denominators
 from iscope.analysis.intervals import log_fraction, log_ratio, log_size, over_blocks
+from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
@@ -77,20 +77,12 @@ class Gradients:
 def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
     """g after the recipe and of its base, over what the framework divides either loss by; None without A."""
     kept = [rows.log_gradient(sign) for sign in ("positive", "negative")]
-    base = _latest_base(rows)
+    # What recipes of one base share.
+    name = rows.base, rows.recipe.loss.aggregation, rows.recipe.loss.denominator
+    base = latest(rows.rows, "base", name, lambda: _base(rows))
     if kept[0] is None or kept[1] is None or base is None:
         return None
     return Gradients(kept[0], kept[1]).shifted(-denominators(rows).kept), base
-
-
-def _latest_base(rows: RecipeRows) -> Gradients | None:
-    """What recipes of one base share, held until a recipe of another one comes: it is as long as the dump."""
-    latest: dict[Hashable, Gradients | None] = rows.rows.once("latest base", dict)
-    name = rows.base, rows.recipe.loss.aggregation, rows.recipe.loss.denominator
-    if name not in latest:
-        latest.clear()
-        latest[name] = _base(rows)
-    return latest[name]
 
 
 def _base(rows: RecipeRows) -> Gradients | None:
