@@ -24,6 +24,7 @@ from iscope.recipes.bounds import Band
 from iscope.recipes.model import Level, Pair
 
 _PRIOR_TOKENS = 8
+_AT_ONCE = 2048  # values for which torch wakes no threads, which takes longer than to calculate them
 _KINDS = 32  # kinds of rollouts, by noise, that stand for all of a bucket
 
 
@@ -85,5 +86,6 @@ def _kinds(variances: Array) -> tuple[Array, Array]:
 
 def _normal(values: Array) -> Array:
     """Distribution function of the standard normal."""
-    below: Array = torch.special.ndtr(torch.from_numpy(values)).numpy()
-    return below
+    pieces = torch.from_numpy(values).reshape(-1).split(_AT_ONCE)
+    below: Array = torch.cat([torch.special.ndtr(piece) for piece in pieces]).numpy()
+    return below.reshape(values.shape)

@@ -127,15 +127,22 @@ def _at_steps(values: Sequence[Any], numbers: Sequence[float], steps: Sequence[N
 
 
 def _gaps(tokens: Tokens, steps: Sequence[Node]) -> Array:
-    uncertain = np.flatnonzero(tokens.inference < _GAP_BELOW)
+    uncertain = tokens.inference < _GAP_BELOW
     gaps = tokens.magnitude[uncertain] / -np.expm1(tokens.inference[uncertain])
+    counts = np.add.reduceat(uncertain, tokens.starts, dtype=np.int64)
     frame = tokens.frame["step"]
-    code = frame.rank("dense").fill_null(0).cast(int).to_numpy()[tokens.row[uncertain]]
+    code = frame.rank("dense").fill_null(0).cast(int).to_numpy()
+    # Rollouts are put in order, and their tokens with them: far fewer than there are tokens.
     order = np.argsort(code, kind="stable")
-    edges = np.flatnonzero(np.diff(code[order], prepend=-1))
-    medians = [float(np.median(part)) for part in np.split(gaps[order], edges[1:])] if order.size else []
-    values = frame.gather(tokens.row[uncertain][order[edges]].astype(np.int64)).to_list() if order.size else []
-    return _at_steps(values, medians, steps)
+    order = order[counts[order] > 0]
+    if not order.size:
+        return _at_steps([], [], steps)
+    first = np.flatnonzero(np.diff(code[order], prepend=-1))
+    ends = np.cumsum(counts[order])
+    shift = (np.cumsum(counts) - counts)[order] - (ends - counts[order])
+    ordered = gaps[np.repeat(shift, counts[order]) + np.arange(gaps.size)]
+    medians = [float(np.median(part)) for part in np.split(ordered, ends[first[1:] - 1])]
+    return _at_steps(frame.gather(order[first]).to_list(), medians, steps)
 
 
 def _gradient_series(by_step: Sequence[Figures], recipes: Sequence[RecipeReport]) -> dict[str, Array]:

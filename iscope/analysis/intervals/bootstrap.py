@@ -24,9 +24,9 @@ _EXACT_BITS = 52
 ROUNDING = 1e-12
 _NORMAL = NormalDist()
 # Figures whose replicates are held at once, 8 kB per sum of each.
-_AT_ONCE = 256
+_AT_ONCE = 128
 # From so many columns on one product of matrices is quicker than a product for each.
-_MANY = 64
+_MANY = 16
 
 
 def interval(table: Array, statistic: Statistic) -> Ends:
