@@ -12,7 +12,7 @@ from iscope.analysis.figures.by_p import by_p
 from iscope.analysis.figures.differences import largest
 from iscope.analysis.figures.lag import lag, why_no_lag
 from iscope.analysis.figures.variance_ratio import ROUNDING, ROUNDING_K3, variance_columns
-from iscope.analysis.headlines import headlines
+from iscope.analysis.headlines import Headlines
 from iscope.analysis.intervals.figures import kish_share
 from iscope.analysis.numbers import Array, figure, share
 from iscope.analysis.parts import Asked, Parts
@@ -40,31 +40,43 @@ def several(rows: Rows) -> list[str]:
     return [key for key, there in possible.items() if there and _key(rows, key).n_unique() > 1]
 
 
-def breakdown(rows: Rows, recipes: Sequence[RecipeRows], by: str) -> list[Figures]:
-    """One row of figures per value of a key, in the order of the values; missing values last.
+class Breakdown:
+    """Rows of figures by the values of a key, to which recipes are added one by one."""
 
-    Args:
-        rows: the rollouts.
-        recipes: what each recipe did to them.
-        by: ``lag`` (trainer_version - policy_version; where it differs per token its mean, rounded), ``length``
-            (scored tokens, in powers of two), ``group`` (group_id), ``p`` (tokens by q; rollouts are no part of it,
-            nor recipes), or a rollout column.
+    def __init__(self, rows: Rows, by: str) -> None:
+        """Cut the rollouts into parts.
 
-    Raises:
-        DataError: when there is no such key.
-    """
-    if by == "p":
-        return [{"value": _bucket(row), **row} for row in by_p(rows)]
-    parts = Parts.of(_key(rows, by), rows.cluster_codes)
-    own, of_recipes = _asked(rows, parts), headlines(recipes, parts)
-    bounded = iter(parts.bounded([*own.values(), *(one for recipe in of_recipes for one in recipe.asked)]))
-    figures = _figures(rows, parts, {name: next(bounded) for name in own})
-    entries = [recipe.entries([next(bounded) for _ in recipe.asked]) for recipe in of_recipes]
-    values = [_octave(value) if by == "length" else plain(value) for value in parts.values]
-    return [
-        {"value": value, **row, "recipes": [of_recipe[index] for of_recipe in entries]}
-        for index, (value, row) in enumerate(zip(values, figures, strict=True))
-    ]
+        Args:
+            rows: the rollouts.
+            by: ``lag`` (trainer_version - policy_version; where it differs per token its mean, rounded), ``length``
+                (scored tokens, in powers of two), ``group`` (group_id), ``p`` (tokens by q; rollouts are no part of it,
+                nor recipes), or a rollout column.
+
+        Raises:
+            DataError: when there is no such key.
+        """
+        self._rows, self._by = rows, by
+        self.parts = None if by == "p" else Parts.of(_key(rows, by), rows.cluster_codes)
+        self._headlines = None if self.parts is None else Headlines(self.parts)
+
+    def add(self, recipe: RecipeRows) -> None:
+        """Add what a recipe, which was replayed, did to the rollouts."""
+        if self._headlines is not None:
+            self._headlines.add(recipe)
+
+    def figures(self) -> list[Figures]:
+        """Return one row of figures per value, in the order of the values; missing values last."""
+        if self.parts is None or self._headlines is None:
+            return [{"value": _bucket(row), **row} for row in by_p(self._rows)]
+        parts, own, of_recipes = self.parts, _asked(self._rows, self.parts), self._headlines.of_recipes
+        bounded = iter(parts.bounded([*own.values(), *(one for recipe in of_recipes for one in recipe.asked)]))
+        figures = _figures(self._rows, parts, {name: next(bounded) for name in own})
+        entries = [recipe.entries([next(bounded) for _ in recipe.asked]) for recipe in of_recipes]
+        values = [_octave(value) if self._by == "length" else plain(value) for value in parts.values]
+        return [
+            {"value": value, **row, "recipes": [of_recipe[index] for of_recipe in entries]}
+            for index, (value, row) in enumerate(zip(values, figures, strict=True))
+        ]
 
 
 def _key(rows: Rows, by: str) -> pl.Series:

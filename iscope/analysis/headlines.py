@@ -44,25 +44,6 @@ class Headline:
         ]
 
 
-def headlines(recipes: Sequence[RecipeRows], parts: Parts) -> list[Headline]:
-    """Return one headline per recipe; its figures are those of the recipe's report over the rollouts of the part.
-
-    The recipes must have been replayed.
-    """
-    found: list[Headline] = []
-    base: _Sides | None = None
-    for rows in recipes:
-        sides = gradients(rows)
-        if sides is None:
-            asked: tuple[Asked, ...] = (parts.ask_size(parts.weighed(Scaled(rows.log_mean_weight))),)
-        else:
-            base = base if base is not None and base.of is sides[1] else _Sides.over(sides[1], parts)
-            asked = _asked(_Sides.over(sides[0], parts), base, parts)
-        kept = parts.sum(rows.kept > 0)
-        found.append(Headline(rows.recipe.spec, asked, parts.sum(rows.kept), kept, parts.sizes))
-    return found
-
-
 @dataclass(frozen=True)
 class _Sides:
     """Gradients with their sums over the parts: all and by sign, and the effective batch size."""
@@ -75,6 +56,28 @@ class _Sides:
     def over(cls, of: Gradients, parts: Parts) -> _Sides:
         sums = {name: parts.weighed(weights) for name, weights in of.scaled.items()}
         return cls(of, sums, parts.ask_size(sums["all"]))
+
+
+class Headlines:
+    """The headlines of recipes, one after the other, over the same parts."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Start without a recipe."""
+        self.of_recipes: list[Headline] = []
+        self._parts = parts
+        self._base: _Sides | None = None  # of the latest recipe: the next one mostly has the same
+
+    def add(self, rows: RecipeRows) -> None:
+        """Add a recipe, which must have been replayed; its figures are those of its report over each part."""
+        parts, sides = self._parts, gradients(rows)
+        if sides is None:
+            asked: tuple[Asked, ...] = (parts.ask_size(parts.weighed(Scaled(rows.log_mean_weight))),)
+        else:
+            if self._base is None or self._base.of is not sides[1]:
+                self._base = _Sides.over(sides[1], parts)
+            asked = _asked(_Sides.over(sides[0], parts), self._base, parts)
+        kept = parts.sum(rows.kept > 0)
+        self.of_recipes.append(Headline(rows.recipe.spec, asked, parts.sum(rows.kept), kept, parts.sizes))
 
 
 def _asked(kept: _Sides, base: _Sides, parts: Parts) -> tuple[Asked, ...]:

@@ -92,6 +92,14 @@ def effective_size(logs: Array, repeats: Array | None = None) -> float:
     return float((weights * times).sum()) ** 2 / float((weights**2 * times).sum())
 
 
+def first_places(codes: Array) -> Array:
+    """Place of the first row that has each row's code, int64 [N]; codes [N] from 0, none far above N."""
+    places = np.arange(codes.size)
+    first_with = np.empty(int(codes.max(initial=-1)) + 1, dtype=np.int64)
+    first_with[codes[::-1]] = places[::-1]  # of rows with one code the first is written last
+    return np.asarray(first_with[codes])
+
+
 def log_of(values: Array) -> Array:
     """Natural log, -inf at 0."""
     with np.errstate(divide="ignore"):

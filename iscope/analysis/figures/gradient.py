@@ -69,6 +69,11 @@ class Gradients:
         """g of ``all``, ``positive`` and ``negative`` over the largest of each."""
         return {"all": Scaled(self.total), "positive": Scaled(self.positive), "negative": Scaled(self.negative)}
 
+    def groups_with_both(self, group: Array) -> int:
+        """How many groups, given by the number of each rollout's [N], have gradient of both signs."""
+        present = [np.bincount(group, log > -math.inf) > 0 for log in (self.positive, self.negative)]
+        return int((present[0] & present[1]).sum())
+
     def shifted(self, by: Array) -> Gradients:
         """The same, logs moved by this much, [N] or [1]."""
         return Gradients(self.positive + by, self.negative + by)
@@ -76,6 +81,10 @@ class Gradients:
 
 def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
     """g after the recipe and of its base, over what the framework divides either loss by; None without A."""
+    return latest(rows.rows, "gradients", rows.index, lambda: _gradients(rows))
+
+
+def _gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
     kept = [rows.log_gradient(sign) for sign in ("positive", "negative")]
     # What recipes of one base share.
     name = rows.base, rows.recipe.loss.aggregation, rows.recipe.loss.denominator
@@ -158,11 +167,8 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
         return {side: Figure.absent("the dump has no group_id") for side in ("kept", "total")}
     group = rows.rows.cluster_codes
 
-    def both(sides: Gradients) -> int:
-        present = [np.bincount(group, weights=log > -math.inf) > 0 for log in (sides.positive, sides.negative)]
-        return int((present[0] & present[1]).sum())
-
-    return {"kept": both(kept), "total": both(base)}
+    total = latest(rows.rows, "groups of base", rows.base, lambda: base.groups_with_both(group))
+    return {"kept": kept.groups_with_both(group), "total": total}
 
 
 def _product_left(rows: RecipeRows, kept: Gradients) -> Figure:
