@@ -86,6 +86,6 @@ def _kinds(variances: Array) -> tuple[Array, Array]:
 
 def _normal(values: Array) -> Array:
     """Distribution function of the standard normal."""
-    pieces = torch.from_numpy(values).reshape(-1).split(_AT_ONCE)
-    below: Array = torch.cat([torch.special.ndtr(piece) for piece in pieces]).numpy()
-    return below.reshape(values.shape)
+    flat = torch.from_numpy(values).reshape(-1)
+    below = [torch.special.ndtr(flat[first : first + _AT_ONCE]) for first in range(0, values.size, _AT_ONCE)]
+    return torch.cat(below).numpy().reshape(values.shape) if below else values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iscope.analysis.figures.gradient import NO_ADVANTAGE, NO_GRADIENT, Gradients, gradients
+from iscope.analysis.figures.gradient import EMPTY, NO_ADVANTAGE, Gradients, gradients
 from iscope.analysis.numbers import Array, Scaled, share
 from iscope.analysis.parts import Asked, Parts, Weighed
 from iscope.analysis.rows import RecipeRows
@@ -81,7 +81,7 @@ class Headlines:
 
 
 def _asked(kept: _Sides, base: _Sides, parts: Parts) -> tuple[Asked, ...]:
-    left = (parts.ask_log_ratio(kept.sums[name], base.sums[name], why) for name, why in NO_GRADIENT.items())
+    left = (parts.ask_log_ratio(kept.sums[name], base.sums[name], why) for name, why in EMPTY.items())
     return (kept.size, base.size, *left)
 
 
@@ -89,12 +89,12 @@ def _gradient(figures: Sequence[Figure]) -> Figures:
     size, base, *left = figures
     return {
         "effective_batch_size": {**size.to_dict(), "basis": "gradient", "base": base},
-        "gradient_left": dict(zip(NO_GRADIENT, left, strict=True)),
+        "gradient_left": dict(zip(EMPTY, left, strict=True)),
     }
 
 
 def _weights(size: Figure, rollouts: int) -> Figures:
     return {
         "effective_batch_size": {**size.to_dict(), "basis": "weights", "base": Figure(float(rollouts))},
-        "gradient_left": dict.fromkeys(NO_GRADIENT, Figure.absent(NO_ADVANTAGE)),
+        "gradient_left": dict.fromkeys(EMPTY, Figure.absent(NO_ADVANTAGE)),
     }

@@ -133,9 +133,10 @@ def _at_steps(values: Sequence[Any], numbers: Sequence[float], steps: Sequence[N
 
 
 def _gaps(tokens: Tokens, steps: Sequence[Node]) -> Array:
-    uncertain = tokens.inference < _GAP_BELOW
+    below = tokens.inference < _GAP_BELOW
+    counts = np.add.reduceat(below, tokens.starts, dtype=np.int64)
+    uncertain = np.flatnonzero(below)
     gaps = tokens.magnitude[uncertain] / -np.expm1(tokens.inference[uncertain])
-    counts = np.add.reduceat(uncertain, tokens.starts, dtype=np.int64)
     frame = tokens.frame["step"]
     code = frame.rank("dense").fill_null(0).cast(int).to_numpy()
     # Rollouts are put in order, and their tokens with them: far fewer than there are tokens.
@@ -147,8 +148,14 @@ def _gaps(tokens: Tokens, steps: Sequence[Node]) -> Array:
     ends = np.cumsum(counts[order])
     shift = (np.cumsum(counts) - counts)[order] - (ends - counts[order])
     ordered = gaps[np.repeat(shift, counts[order]) + np.arange(gaps.size)]
-    medians = [float(np.median(part)) for part in np.split(ordered, ends[first[1:] - 1])]
+    medians = [_median(part) for part in np.split(ordered, ends[first[1:] - 1])]
     return _at_steps(frame.gather(order[first]).to_list(), medians, steps)
+
+
+def _median(values: Array) -> float:
+    """What np.median gives, which partitions: to sort so many takes a third of the time."""
+    ordered = np.sort(values)
+    return float(ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean())
 
 
 def _gradient_series(by_step: Sequence[Figures], recipes: Sequence[RecipeReport]) -> dict[str, Array]:

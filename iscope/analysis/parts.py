@@ -189,7 +189,7 @@ class Parts:
         of_parts = np.split(self.order, self.starts[1:]) if len(self.order) else []
         of, counts, first = np.empty(len(self.order), dtype=np.int64), [], 0
         for rows in of_parts:
-            if FEWEST_CLUSTERS <= rows.size and len(of_parts) <= MOST_BOUNDED:
+            if rows.size >= FEWEST_CLUSTERS and len(of_parts) <= MOST_BOUNDED:
                 clusters = Clusters.of(self.codes[rows])
                 of[rows] = clusters.block + first
                 counts.append(clusters.count)

@@ -21,8 +21,9 @@ from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation
 
 NO_ADVANTAGE = "the dump has no advantages"
-NO_GRADIENT = {
-    "all": "no rollout has a gradient: every advantage is 0",
+NO_GRADIENT = "no rollout has a gradient: every advantage is 0"
+EMPTY = {
+    "all": NO_GRADIENT,
     "positive": "no gradient with A > 0",
     "negative": "no gradient with A < 0",
 }
@@ -104,7 +105,7 @@ def _base(rows: RecipeRows) -> Gradients | None:
 def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
     whole = kept.scaled["all"]
     percent = max(1, math.ceil(whole.logs.size / 100))
-    empty = NO_GRADIENT | ({} if rows.rows.rollouts else {"all": NO_TOKENS})
+    empty = EMPTY | ({} if rows.rows.rollouts else {"all": NO_TOKENS})
     clusters = rows.rows.clusters
     return {
         **{name: log_ratio(clusters, kept.scaled[name], base.scaled[name], why) for name, why in empty.items()},
