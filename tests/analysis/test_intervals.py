@@ -60,7 +60,8 @@ def test_figures_together_have_the_intervals_that_each_has_alone(figures, statis
     sums = mixed(figures, 20, 2)
     together = intervals(sums, statistic)
     assert together == [interval(sums[:, place].T, statistic) for place in range(figures)]
-    assert together[1] is None and together[3] is None
+    assert together[1] is None
+    assert together[3] is None
     assert together[2][0] == together[2][1]
 
 
@@ -233,7 +234,8 @@ def test_parts_whose_weights_are_far_below_the_largest():
     parts = Parts.of(pl.Series(np.repeat([0, 1, 2], 30)), np.arange(90))
     near, far, none = parts.bounded([parts.ask_size(parts.weighed(Scaled(logs)))])[0]
     assert far.value == pytest.approx(near.value, rel=1e-9)
-    assert near.low is not None and none == Figure(0.0)
+    assert near.low is not None
+    assert none == Figure(0.0)
     same = parts.weighed(Scaled(logs))
     shares = parts.bounded([parts.ask_log_ratio(same, same, "nothing")])[0]
     assert [one.value for one in shares[:2]] == pytest.approx([1.0, 1.0])

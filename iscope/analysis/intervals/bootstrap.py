@@ -24,9 +24,9 @@ _EXACT_BITS = 52
 ROUNDING = 1e-12
 _NORMAL = NormalDist()
 # Figures whose replicates are held at once, 8 kB per sum of each.
-_AT_ONCE = 128
-# From so many columns on one product of matrices is quicker than a product for each.
-_MANY = 16
+_AT_ONCE = 512
+# From so many columns on one product of matrices is quicker than a sum for each.
+_MANY = 32
 
 
 def interval(table: Array, statistic: Statistic) -> Ends:
@@ -70,7 +70,8 @@ def _intervals(sums: Array, statistic: Statistic) -> list[Ends]:
     found: list[Ends] = [(one, one) if sure else None for one, sure in zip(value.tolist(), known & same, strict=True)]
     rows = np.flatnonzero(known & ~same & carried)
     if rows.size:
-        replicates = statistic(*(resampled(column) for column in sums[:, rows]))
+        columns = sums[:, rows]
+        replicates = statistic(*resampled(columns.reshape(-1, columns.shape[2])).reshape(*columns.shape[:2], -1))
         ends = _ends(replicates, value[rows], acceleration[rows], sums.shape[2])
         for row, one in zip(rows.tolist(), ends, strict=True):
             found[row] = one
@@ -88,21 +89,23 @@ def resampled(columns: Array) -> Array:
     if len(distinct) < _MANY:
         return np.stack([_resampled(content) for content in contents])
     place = {content: index for index, content in enumerate(distinct)}
-    summed = _product(np.frombuffer(b"".join(distinct)).reshape(len(distinct), -1))
+    table = np.frombuffer(b"".join(distinct)).reshape(len(distinct), -1)
+    summed = _exact(table, lambda whole, times: whole @ times.T)
     return summed if len(distinct) == len(contents) else summed[[place[content] for content in contents]]
 
 
 @lru_cache(maxsize=64)
 def _resampled(column: bytes) -> Array:
-    return _product(np.frombuffer(column))
+    # A loop of NumPy's own: a product would wake a thread each time, which then waits at a processor's full cost.
+    return _exact(np.frombuffer(column), lambda whole, times: np.einsum("rb,b->r", times, whole))
 
 
-def _product(columns: Array) -> Array:
-    """Sums [..., R] of columns [..., B]."""
+def _exact(columns: Array, product: Callable[[Array, Array], Array]) -> Array:
+    """Sums [..., R] of columns [..., B], given what sums up whole numbers [..., B] over draws [R, B]."""
     blocks = columns.shape[-1]
     _, exponent = np.frexp(np.abs(columns).max(axis=-1, keepdims=True))
     shift = _EXACT_BITS - blocks.bit_length() - exponent
-    return np.asarray(np.ldexp(np.rint(np.ldexp(columns, shift)) @ draws(blocks).T, -shift))
+    return np.asarray(np.ldexp(product(np.rint(np.ldexp(columns, shift)), draws(blocks)), -shift))
 
 
 @lru_cache(maxsize=32)  # each step of a breakdown may have a number of its own; 2 MB at most each
