@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +58,13 @@ class Scaled:
     """
 
     logs: Array
+    _made: list[tuple[object, Array]] = field(default_factory=list, repr=False, compare=False)
+
+    def once(self, over: object, make: Callable[[], Array]) -> Array:
+        """Return what ``make`` returns, made once for this very object, what the weights are summed over."""
+        if not any(one is over for one, _ in self._made):
+            self._made[:] = [(over, make())]
+        return self._made[0][1]
 
     @cached_property
     def top(self) -> float:

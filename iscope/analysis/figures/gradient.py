@@ -7,6 +7,7 @@ compared with the base: the same loss and aggregation at weight 1 with everythin
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,7 +42,7 @@ def figures(rows: RecipeRows) -> Figures:
         "effective_batch_size": {
             **log_size(clusters, kept.scaled["all"]).to_dict(),
             "basis": "gradient",
-            "base": log_size(clusters, base.scaled["all"]),
+            "base": latest(rows.rows, "size of base", _base_name(rows), lambda: log_size(clusters, base.scaled["all"])),
         },
         "gradient_left": _gradient_left(rows, kept, base),
         "groups_with_both_signs": _groups(rows, kept, base),
@@ -87,12 +88,15 @@ def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
 
 def _gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
     kept = [rows.log_gradient(sign) for sign in ("positive", "negative")]
-    # What recipes of one base share.
-    name = rows.base, rows.recipe.loss.aggregation, rows.recipe.loss.denominator
-    base = latest(rows.rows, "base", name, lambda: _base(rows))
+    base = latest(rows.rows, "base", _base_name(rows), lambda: _base(rows))
     if kept[0] is None or kept[1] is None or base is None:
         return None
     return Gradients(kept[0], kept[1]).shifted(-denominators(rows).kept), base
+
+
+def _base_name(rows: RecipeRows) -> Hashable:
+    """What recipes that share their base have in common."""
+    return rows.base, rows.recipe.loss.aggregation, rows.recipe.loss.denominator
 
 
 def _base(rows: RecipeRows) -> Gradients | None:
@@ -168,7 +172,7 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
         return {side: Figure.absent("the dump has no group_id") for side in ("kept", "total")}
     group = rows.rows.cluster_codes
 
-    total = latest(rows.rows, "groups of base", rows.base, lambda: base.groups_with_both(group))
+    total = latest(rows.rows, "groups of base", _base_name(rows), lambda: base.groups_with_both(group))
     return {"kept": kept.groups_with_both(group), "total": total}
 
 

@@ -104,7 +104,14 @@ def log_ratio(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figu
     if not _may_be_bounded(found) or clusters.count < FEWEST_CLUSTERS:
         return found
     top = max(part.top, whole.top)
-    return over_blocks(found, quotient, [clusters.sums(weights.over(top)) for weights in (part, whole)])
+    return over_blocks(found, quotient, [_sums(clusters, weights, top) for weights in (part, whole)])
+
+
+def _sums(clusters: Clusters, weights: Scaled, top: float) -> Array:
+    """Sums over blocks of weights over exp(top); those over their own top are kept for the next recipe."""
+    if top != weights.top:
+        return clusters.sums(weights.over(top))
+    return weights.once(clusters, lambda: clusters.sums(weights.values))
 
 
 def scaled(*logs: Array) -> list[Array]:
