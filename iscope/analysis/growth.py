@@ -75,7 +75,8 @@ class Growth:
         deviation = np.sqrt(np.maximum(kinds * spans, np.finfo(np.float64).tiny))
         per = spans if band.level is Level.GEOMETRIC else 1.0
         inside = _normal((band.high * per - mean) / deviation) - _normal((band.low * per - mean) / deviation)
-        chances: Array = np.maximum(inside @ counts / counts.sum(), 0.0)
+        # Not by a product of matrices, for which NumPy would wake a thread.
+        chances: Array = np.maximum(np.einsum("lk,k->l", inside, counts) / counts.sum(), 0.0)
         return chances
 
 
