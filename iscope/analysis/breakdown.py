@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,10 +12,10 @@ from iscope.analysis.figures.by_p import by_p
 from iscope.analysis.figures.differences import largest
 from iscope.analysis.figures.lag import lag, why_no_lag
 from iscope.analysis.figures.variance_ratio import ROUNDING, ROUNDING_K3, variance_columns
-from iscope.analysis.headlines import headline
+from iscope.analysis.headlines import Headlines
 from iscope.analysis.intervals.figures import kish_share
 from iscope.analysis.numbers import Array, figure, share
-from iscope.analysis.parts import Parts
+from iscope.analysis.parts import Asked, Parts
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.errors import DataError, did_you_mean
 from iscope.model import Figure, Figures, Node
@@ -39,28 +40,43 @@ def several(rows: Rows) -> list[str]:
     return [key for key, there in possible.items() if there and _key(rows, key).n_unique() > 1]
 
 
-def breakdown(rows: Rows, recipes: Sequence[RecipeRows], by: str) -> list[Figures]:
-    """One row of figures per value of a key, in the order of the values; missing values last.
+class Breakdown:
+    """Rows of figures by the values of a key, to which recipes are added one by one."""
 
-    Args:
-        rows: the rollouts.
-        recipes: what each recipe did to them.
-        by: ``lag`` (trainer_version - policy_version; where it differs per token its mean, rounded), ``length``
-            (scored tokens, in powers of two), ``group`` (group_id), ``p`` (tokens by q; rollouts are no part of it,
-            nor recipes), or a rollout column.
+    def __init__(self, rows: Rows, by: str) -> None:
+        """Cut the rollouts into parts.
 
-    Raises:
-        DataError: when there is no such key.
-    """
-    if by == "p":
-        return [{"value": _bucket(row), **row} for row in by_p(rows)]
-    parts = Parts.of(_key(rows, by), rows.cluster_codes)
-    values = [_octave(value) if by == "length" else plain(value) for value in parts.values]
-    headlines = [headline(recipe, parts) for recipe in recipes]
-    return [
-        {"value": value, **figures, "recipes": [of_recipe[index] for of_recipe in headlines]}
-        for index, (value, figures) in enumerate(zip(values, _figures(rows, parts), strict=True))
-    ]
+        Args:
+            rows: the rollouts.
+            by: ``lag`` (trainer_version - policy_version; where it differs per token its mean, rounded), ``length``
+                (scored tokens, in powers of two), ``group`` (group_id), ``p`` (tokens by q; rollouts are no part of it,
+                nor recipes), or a rollout column.
+
+        Raises:
+            DataError: when there is no such key.
+        """
+        self._rows, self._by = rows, by
+        self.parts = None if by == "p" else Parts.of(_key(rows, by), rows.cluster_codes)
+        self._headlines = None if self.parts is None else Headlines(self.parts)
+
+    def add(self, recipe: RecipeRows) -> None:
+        """Add what a recipe, which was replayed, did to the rollouts."""
+        if self._headlines is not None:
+            self._headlines.add(recipe)
+
+    def figures(self) -> list[Figures]:
+        """Return one row of figures per value, in the order of the values; missing values last."""
+        if self.parts is None or self._headlines is None:
+            return [{"value": _bucket(row), **row} for row in by_p(self._rows)]
+        parts, own, of_recipes = self.parts, _asked(self._rows, self.parts), self._headlines.of_recipes
+        bounded = iter(parts.bounded([*own.values(), *(one for recipe in of_recipes for one in recipe.asked)]))
+        figures = _figures(self._rows, parts, {name: next(bounded) for name in own})
+        entries = [recipe.entries([next(bounded) for _ in recipe.asked]) for recipe in of_recipes]
+        values = [_octave(value) if self._by == "length" else plain(value) for value in parts.values]
+        return [
+            {"value": value, **row, "recipes": [of_recipe[index] for of_recipe in entries]}
+            for index, (value, row) in enumerate(zip(values, figures, strict=True))
+        ]
 
 
 def _key(rows: Rows, by: str) -> pl.Series:
@@ -97,19 +113,41 @@ def plain(value: Node) -> Node:
     return value if value is None or isinstance(value, int | str | bool) else str(value)
 
 
-def _figures(rows: Rows, parts: Parts) -> list[Figures]:
+def _asked(rows: Rows, parts: Parts) -> dict[str, Asked]:
+    """The figures that get intervals."""
+    tokens, (above, below) = parts.blocks(rows.n), (parts.blocks(column) for column in variance_columns(rows))
+    k3, weight, square = (parts.blocks(rows.pair(name)) for name in ("k3_sum", "weight_sum", "weight_sq"))
+    return {
+        "k1": parts.ask_ratio(parts.blocks(-rows.pair("log_ratio_sum")), tokens),
+        "k3": parts.ask_ratio(k3, tokens),
+        "ess_token_fraction": Asked(_size_shares(parts, weight, square, tokens), kish_share, (weight, square, tokens)),
+        "variance_ratio": _variance_ratio(parts, k3, tokens, parts.ask_ratio(above, below)),
+        "minus_log_p": parts.ask_ratio(parts.blocks(-rows["trainer_logprob_sum"]), tokens),
+    }
+
+
+def _size_shares(parts: Parts, weight: Array, square: Array, tokens: Array) -> list[Figure]:
+    whole, squares = parts.of_blocks(weight), parts.of_blocks(square)
+    size = np.divide(whole, squares, out=np.zeros_like(whole), where=squares > 0) * whole
+    return _shares(size, parts.of_blocks(tokens))
+
+
+def _variance_ratio(parts: Parts, k3: Array, tokens: Array, found: Asked) -> Asked:
+    rounding = parts.of_blocks(k3) < ROUNDING_K3 * parts.of_blocks(tokens)
+    figures = zip(rounding.tolist(), found.found, strict=True)
+    return replace(found, found=[Figure.absent(ROUNDING) if none else one for none, one in figures])
+
+
+def _figures(rows: Rows, parts: Parts, bounded: dict[str, list[Figure]]) -> list[Figures]:
     rollouts, tokens = parts.sizes, parts.sum(rows.n)
-    ratios, squares = (rows.pair(name) for name in ("weight_sum", "weight_sq"))
-    whole, square = parts.sum(ratios), parts.sum(squares)
-    token_size = np.divide(whole, square, out=np.zeros_like(whole), where=square > 0) * whole
     columns: dict[str, list[Figure]] = {
-        "k1": parts.ratio(-rows.pair("log_ratio_sum"), rows.n),
-        "k3": parts.ratio(rows.pair("k3_sum"), rows.n),
+        "k1": bounded["k1"],
+        "k3": bounded["k3"],
         "abs_max": [figure(value) for value in parts.max(largest(rows)).tolist()],
-        "ess_token_fraction": parts.bounded(_shares(token_size, tokens), kish_share, (ratios, squares, rows.n)),
+        "ess_token_fraction": bounded["ess_token_fraction"],
         "ess_sequence_fraction": _shares(parts.effective_size(rows.log_ratio("sequence")), rollouts),
-        "variance_ratio": _variance_ratios(rows, parts),
-        "minus_log_p": parts.ratio(-rows["trainer_logprob_sum"], rows.n),
+        "variance_ratio": bounded["variance_ratio"],
+        "minus_log_p": bounded["minus_log_p"],
         "length": _shares(tokens, rollouts),
         "reward": _means(rows, "reward", parts),
         "zero_advantage": _zero_advantages(rows, parts),
@@ -119,12 +157,6 @@ def _figures(rows: Rows, parts: Parts) -> list[Figures]:
         | {name: figures[index] for name, figures in columns.items()}
         for index in range(len(parts.values))
     ]
-
-
-def _variance_ratios(rows: Rows, parts: Parts) -> list[Figure]:
-    rounding = parts.sum(rows.pair("k3_sum")) < ROUNDING_K3 * parts.sum(rows.n)
-    found = zip(rounding.tolist(), parts.ratio(*variance_columns(rows)), strict=True)
-    return [Figure.absent(ROUNDING) if none else one for none, one in found]
 
 
 def _shares(part: Array, whole: Array) -> list[Figure]:

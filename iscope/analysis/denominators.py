@@ -7,22 +7,24 @@ without a scored token and loss tokens that are not scored, where the framework'
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
 
+from iscope.analysis.latest import latest
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import RecipeRows
-from iscope.recipes.model import Denominator, Loss
+from iscope.recipes.model import Aggregation, Denominator, Loss
 from iscope.replay.aggregation import Totals, counted_rollouts, counted_tokens, divisors
 from iscope.replay.groups import Groups
 
 
 @dataclass(frozen=True)
 class Denominators:
-    """Logs of what divides the loss of each of N rollouts, float64 [N].
+    """Logs of what divides the loss of each of N rollouts, float64 [N], or [1] where it is the same for all.
 
     Attributes:
         kept: with the recipe: tokens and rollouts that its filters drop do not count, where the framework says so.
@@ -39,24 +41,23 @@ class Denominators:
 
 def denominators(rows: RecipeRows) -> Denominators:
     """Compute them for the rollouts of a recipe that was replayed, once for all figures."""
-    return rows.rows.once(("denominators", rows.index), lambda: _denominators(rows))
+    return latest(rows.rows, "denominators", rows.index, lambda: _denominators(rows))
 
 
 def _denominators(rows: RecipeRows) -> Denominators:
     loss, counted, batch = rows.recipe.loss, rows.recipe.loss.denominator, _Batch.of(rows)
-    read = batch.read_tokens
-    left = (read - batch.column("logged.dropped")).masked_fill(batch.column("logged.gone") > 0, 0)
-    gone = batch.column("logged.gone") > 0
+    read, left, gone = batch.read_tokens, batch.left_tokens, batch.gone
+    every = counted_rollouts(loss, read, None)
     plain = Denominator(norm_length=counted.norm_length, counts=counted.counts, counts_dropped=counted.counts_dropped)
     own = replace(loss, denominator=plain)
-    kept = torch.cat([torch.from_numpy(rows.kept.astype(np.int64)), torch.zeros(batch.rest, dtype=torch.int64)])
-    every = counted_rollouts(loss, read, None)
+    base = batch.logs(loss, read, read, every)
+    kept = torch.from_numpy(np.concatenate([rows.kept.astype(np.int64), np.zeros(batch.rest, dtype=np.int64)]))
     counted_left = every if counted.counts_dropped else counted_rollouts(loss, left, gone)
     return Denominators(
-        kept=batch.logs(loss, left, read if counted.counts_dropped else left, counted_left),
-        base=batch.logs(loss, read, read, every),
-        survivors=batch.logs(own, kept, kept, kept > 0),
-        full=batch.logs(own, read, read, every),
+        kept=base if left is read else batch.logs(loss, left, read if counted.counts_dropped else left, counted_left),
+        base=base,
+        survivors=batch.logs(own, kept, kept, torch.from_numpy(kept.numpy() > 0)),
+        full=base if own == loss else batch.logs(own, read, read, every),
     )
 
 
@@ -68,9 +69,7 @@ def penalty_mean(rows: RecipeRows, values: Array) -> float:
     loss, penalty, counted = rows.recipe.loss, rows.recipe.loss.penalty, rows.recipe.loss.denominator
     assert penalty is not None
     batch = _Batch.of(rows)
-    read = batch.read_tokens
-    gone = batch.column("logged.gone") > 0
-    left = (read - batch.column("logged.dropped")).masked_fill(gone, 0)
+    read, left, gone = batch.read_tokens, batch.left_tokens, batch.gone
     tokens = read if any(rule.spares_penalty for rule in rows.recipe.filters) else left
     own = replace(loss, aggregation=penalty.aggregation or loss.aggregation)
     logs = batch.logs(own, tokens, read if counted.counts_dropped else left, counted_rollouts(own, left, gone))
@@ -102,20 +101,31 @@ class _Batch:
         groups = Groups().numbers(frame, places) if rows.recipe.loss.aggregation.by_group else None
         return cls(rows, frame, frame.height - rows.rows.rollouts, places, groups)
 
-    @property
+    @cached_property
     def read_tokens(self) -> Tensor:
-        """Loss tokens, scored or not."""
-        return torch.from_numpy(self.frame["loss_tokens"].cast(pl.Int64).to_numpy(writable=True))
+        """Loss tokens, scored or not, int64."""
+        return _integers(self.frame["loss_tokens"])
 
-    def column(self, name: str) -> Tensor:
-        """A column of the recipe as int64; zeros where it was not measured."""
+    @cached_property
+    def left_tokens(self) -> Tensor:
+        """Loss tokens that the filters leave, int64; the very ``read_tokens`` where they drop none."""
+        dropped, gone = self._column("logged.dropped"), self.gone
+        left = self.read_tokens if dropped is None else self.read_tokens - dropped
+        return left if gone is None else left.masked_fill(gone, 0)
+
+    @cached_property
+    def gone(self) -> Tensor | None:
+        """Rollouts that a filter drops as a whole, bool; None where none can."""
+        gone = self._column("logged.gone")
+        return None if gone is None else gone > 0
+
+    def _column(self, name: str) -> Tensor | None:
+        """A column of the recipe as int64; None where it was not measured."""
         name = f"recipe{self.rows.index}:{name}"
-        if name not in self.frame.columns:
-            return torch.zeros(self.frame.height, dtype=torch.int64)
-        return torch.from_numpy(self.frame[name].cast(pl.Int64).to_numpy(writable=True))
+        return _integers(self.frame[name]) if name in self.frame.columns else None
 
     def logs(self, loss: Loss, tokens: Tensor, summed: Tensor, counted: Tensor | None) -> Array:
-        """Log of the divisor of each rollout with a scored token [N].
+        """Log of the divisor of each rollout with a scored token [N], or [1] where it is the same for all.
 
         Args:
             loss: the loss.
@@ -123,8 +133,19 @@ class _Batch:
             summed: what each adds to the tokens of its batch and group.
             counted: the rollouts that a mean over rollouts counts, and their groups one over groups; None for all.
         """
-        totals = Totals.zeros(0).add(counted_tokens(loss, summed), self.places, counted, self.groups)
-        scored = slice(0, self.rows.rows.rollouts)
-        found = divisors(loss, tokens, self.places, totals, self.groups)[scored]
+        scored, summed = self.rows.rows.rollouts, counted_tokens(loss, summed)
+        if self.rows.rows.batch_column is None and self.groups is None:
+            rollouts = summed.numel() if counted is None else np.count_nonzero(counted.numpy())
+            # NumPy's sums: torch wakes its threads for so little.
+            totals = Totals(torch.tensor([summed.numpy().sum()]), torch.tensor([rollouts]))
+            own = loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_MEAN
+            found = divisors(loss, tokens[: scored if own else 1], torch.zeros(1, dtype=torch.int64), totals)
+        else:
+            totals = Totals.zeros(0).add(summed, self.places, counted, self.groups)
+            found = divisors(loss, tokens, self.places, totals, self.groups)[:scored]
         logs: Array = np.log(found.numpy())
         return logs
+
+
+def _integers(column: pl.Series) -> Tensor:
+    return torch.from_numpy(column.cast(pl.Int64).to_numpy(writable=True))

@@ -20,6 +20,7 @@ from iscope.replay.view import EXPONENT_LIMIT
 _BINS = 160
 _TAIL = {Level.TOKEN: 0.001, Level.SEQUENCE: 0.01, Level.GEOMETRIC: 0.01}  # left out at either end, but counted
 _NICE = (1, 2, 5)
+_MANTISSA, _BIAS = 52, 1023  # where the exponent of a float64 stands, and what is added to it
 _PAIRS = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)
 _LEVELS = (Level.TOKEN, Level.SEQUENCE, Level.GEOMETRIC)
 
@@ -72,7 +73,7 @@ def _spread(rows: Rows, pair: Pair, level: Level) -> Figures:
 def _middles(counts: Counts) -> tuple[Array, Array]:
     """The middle of each bin of the ledger that holds a token, nats, in rising order, and the tokens in it."""
     filled = np.flatnonzero(counts[: histogram.BINS])
-    return np.array([sum(histogram.edges(int(index))) / 2 for index in filled]), counts[filled]
+    return histogram.middles(filled), counts[filled]
 
 
 def _ends(values: Array, counts: Array, tail: float) -> tuple[float, float]:
@@ -104,8 +105,8 @@ def _bounds(rows: Rows, recipes: Sequence[BoundRecipe]) -> list[Node]:
 def _positions(tokens: Tokens) -> list[Node]:
     if not tokens.size:
         return []
-    position = tokens.place - tokens.first[tokens.row]
-    octave = np.frexp(position + 1.0)[1] - 1
+    position = tokens.place - np.repeat(tokens.first, tokens.lengths)
+    octave = ((position + 1.0).view(np.int64) >> _MANTISSA) - _BIAS
     d = tokens.log_ratio.astype(np.float64).clip(-EXPONENT_LIMIT, EXPONENT_LIMIT)
     counts = np.bincount(octave)
     k3, size = np.bincount(octave, np.expm1(d) - d), np.bincount(octave, np.abs(d))

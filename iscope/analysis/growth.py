@@ -24,6 +24,7 @@ from iscope.recipes.bounds import Band
 from iscope.recipes.model import Level, Pair
 
 _PRIOR_TOKENS = 8
+_AT_ONCE = 2048  # values for which torch wakes no threads, which takes longer than to calculate them
 _KINDS = 32  # kinds of rollouts, by noise, that stand for all of a bucket
 
 
@@ -74,7 +75,8 @@ class Growth:
         deviation = np.sqrt(np.maximum(kinds * spans, np.finfo(np.float64).tiny))
         per = spans if band.level is Level.GEOMETRIC else 1.0
         inside = _normal((band.high * per - mean) / deviation) - _normal((band.low * per - mean) / deviation)
-        chances: Array = np.maximum(inside @ counts / counts.sum(), 0.0)
+        # Not by a product of matrices, for which NumPy would wake a thread.
+        chances: Array = np.maximum(np.einsum("lk,k->l", inside, counts) / counts.sum(), 0.0)
         return chances
 
 
@@ -85,5 +87,6 @@ def _kinds(variances: Array) -> tuple[Array, Array]:
 
 def _normal(values: Array) -> Array:
     """Distribution function of the standard normal."""
-    below: Array = torch.special.ndtr(torch.from_numpy(values)).numpy()
-    return below
+    flat = torch.from_numpy(values).reshape(-1)
+    below = [torch.special.ndtr(flat[first : first + _AT_ONCE]) for first in range(0, values.size, _AT_ONCE)]
+    return torch.cat(below).numpy().reshape(values.shape) if below else values

@@ -1,85 +1,100 @@
-"""What a recipe leaves of each part of the dump: the figures that decide between recipes, for all parts at once."""
+"""What recipes leave of each part of the dump: the figures that decide between them, for all parts at once."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from iscope.analysis.figures.gradient import NO_ADVANTAGE, NO_GRADIENT, gradients
-from iscope.analysis.intervals import scaled
-from iscope.analysis.intervals.figures import kish, quotient
-from iscope.analysis.numbers import Array, from_log, share
-from iscope.analysis.parts import Parts
+from iscope.analysis.figures.gradient import EMPTY, NO_ADVANTAGE, Gradients, gradients
+from iscope.analysis.numbers import Array, Scaled, share
+from iscope.analysis.parts import Asked, Parts, Weighed
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 
 
-def headline(rows: RecipeRows, parts: Parts) -> list[Figures]:
-    """One entry per part: effective batch size, gradient left, kept, share of masked rollouts.
+@dataclass(frozen=True)
+class Headline:
+    """Effective batch size, gradient left, kept and share of masked rollouts of every part under one recipe.
 
-    The figures are those of the recipe's report over the rollouts of the part; the recipe must have been replayed.
+    Attributes:
+        spec: the recipe.
+        asked: effective batch size, the base's, and gradient left, of all and by sign; without advantages the first.
+        tokens: int64 [K], tokens kept in each part.
+        kept: int64 [K], rollouts kept.
+        rollouts: int64 [K], rollouts.
     """
-    rows_of = zip(
-        _gradient(rows, parts),
-        parts.sum(rows.kept).tolist(),
-        parts.sum(rows.kept > 0).tolist(),
-        _masked(rows, parts),
-        strict=True,
-    )
-    return [
-        {
-            "spec": rows.recipe.spec,
-            **gradient,
-            "kept": {"tokens": tokens, "rollouts": kept},
-            "masked": {"rollout_fraction": masked},
-        }
-        for gradient, tokens, kept, masked in rows_of
-    ]
 
+    spec: str
+    asked: tuple[Asked, ...]
+    tokens: Array
+    kept: Array
+    rollouts: Array
 
-def _masked(rows: RecipeRows, parts: Parts) -> list[Figure]:
-    shares = zip(parts.sum(rows.kept == 0).tolist(), parts.sizes.tolist(), strict=True)
-    return [share(masked, rollouts) for masked, rollouts in shares]
-
-
-def _gradient(rows: RecipeRows, parts: Parts) -> list[Figures]:
-    sides = gradients(rows)
-    if sides is None:
-        absent: Figures = dict.fromkeys(("all", "positive", "negative"), Figure.absent(NO_ADVANTAGE))
-        sizes = zip(_sizes(rows.log_mean_weight, parts), parts.sizes.tolist(), strict=True)
+    def entries(self, bounded: Sequence[Sequence[Figure]]) -> list[Figures]:
+        """Return one entry per part, given what was asked for with its intervals."""
+        counts = zip(self.tokens.tolist(), self.kept.tolist(), self.rollouts.tolist(), strict=True)
         return [
-            {"effective_batch_size": _size(size, "weights", Figure(float(rollouts))), "gradient_left": absent}
-            for size, rollouts in sizes
+            {
+                "spec": self.spec,
+                **(_gradient(figures) if len(figures) > 1 else _weights(figures[0], rollouts)),
+                "kept": {"tokens": tokens, "rollouts": kept},
+                "masked": {"rollout_fraction": share(rollouts - kept, rollouts)},
+            }
+            for figures, (tokens, kept, rollouts) in zip(zip(*bounded, strict=True), counts, strict=True)
         ]
-    kept, base = sides
-    columns = zip(
-        _sizes(kept.total, parts),
-        _sizes(base.total, parts),
-        _ratios(kept.total, base.total, parts, NO_GRADIENT),
-        _ratios(kept.positive, base.positive, parts, "no gradient with A > 0"),
-        _ratios(kept.negative, base.negative, parts, "no gradient with A < 0"),
-        strict=True,
-    )
-    return [
-        {
-            "effective_batch_size": _size(size, "gradient", uncorrected),
-            "gradient_left": {"all": both, "positive": positive, "negative": negative},
-        }
-        for size, uncorrected, both, positive, negative in columns
-    ]
 
 
-def _size(size: Figure, basis: str, base: Figure) -> Figures:
-    return {**size.to_dict(), "basis": basis, "base": base}
+@dataclass(frozen=True)
+class _Sides:
+    """Gradients with their sums over the parts: all and by sign, and the effective batch size."""
+
+    of: Gradients
+    sums: dict[str, Weighed]
+    size: Asked
+
+    @classmethod
+    def over(cls, of: Gradients, parts: Parts) -> _Sides:
+        sums = {name: parts.weighed(weights) for name, weights in of.scaled.items()}
+        return cls(of, sums, parts.ask_size(sums["all"]))
 
 
-def _sizes(logs: Array, parts: Parts) -> list[Figure]:
-    """Kish's effective sample size of weights given by their logs [N]."""
-    (weights,) = scaled(logs)
-    return parts.bounded([Figure(size) for size in parts.effective_size(logs).tolist()], kish, (weights, weights**2))
+class Headlines:
+    """The headlines of recipes, one after the other, over the same parts."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Start without a recipe."""
+        self.of_recipes: list[Headline] = []
+        self._parts = parts
+        self._base: _Sides | None = None  # of the latest recipe: the next one mostly has the same
+
+    def add(self, rows: RecipeRows) -> None:
+        """Add a recipe, which must have been replayed; its figures are those of its report over each part."""
+        parts, sides = self._parts, gradients(rows)
+        if sides is None:
+            asked: tuple[Asked, ...] = (parts.ask_size(parts.weighed(Scaled(rows.log_mean_weight))),)
+        else:
+            if self._base is None or self._base.of is not sides[1]:
+                self._base = _Sides.over(sides[1], parts)
+            asked = _asked(_Sides.over(sides[0], parts), self._base, parts)
+        kept = parts.sum(rows.kept > 0)
+        self.of_recipes.append(Headline(rows.recipe.spec, asked, parts.sum(rows.kept), kept, parts.sizes))
 
 
-def _ratios(part: Array, whole: Array, parts: Parts, empty: str) -> list[Figure]:
-    absent = Figure.absent(empty)
-    logs = zip(parts.log_sum_exp(part).tolist(), parts.log_sum_exp(whole).tolist(), strict=True)
-    found = [absent if below == -math.inf else from_log(above - below) for above, below in logs]
-    return parts.bounded(found, quotient, scaled(part, whole))
+def _asked(kept: _Sides, base: _Sides, parts: Parts) -> tuple[Asked, ...]:
+    left = (parts.ask_log_ratio(kept.sums[name], base.sums[name], why) for name, why in EMPTY.items())
+    return (kept.size, base.size, *left)
+
+
+def _gradient(figures: Sequence[Figure]) -> Figures:
+    size, base, *left = figures
+    return {
+        "effective_batch_size": {**size.to_dict(), "basis": "gradient", "base": base},
+        "gradient_left": dict(zip(EMPTY, left, strict=True)),
+    }
+
+
+def _weights(size: Figure, rollouts: int) -> Figures:
+    return {
+        "effective_batch_size": {**size.to_dict(), "basis": "weights", "base": Figure(float(rollouts))},
+        "gradient_left": dict.fromkeys(EMPTY, Figure.absent(NO_ADVANTAGE)),
+    }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,6 +49,43 @@ def log_sum_exp(logs: Array) -> float:
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
+@dataclass(frozen=True)
+class Scaled:
+    """Weights given by their logs, over the largest of them: float64 may not hold the weights themselves.
+
+    Attributes:
+        logs: float64 [N], -inf for a weight of 0.
+    """
+
+    logs: Array
+    _made: list[tuple[object, Array]] = field(default_factory=list, repr=False, compare=False)
+
+    def once(self, over: object, make: Callable[[], Array]) -> Array:
+        """Return what ``make`` returns, made once for this very object, what the weights are summed over."""
+        if not any(one is over for one, _ in self._made):
+            self._made[:] = [(over, make())]
+        return self._made[0][1]
+
+    @cached_property
+    def top(self) -> float:
+        """Log of the largest; -inf where there is none above 0."""
+        return float(self.logs.max(initial=-math.inf))
+
+    @cached_property
+    def values(self) -> Array:
+        """The weights [N] over the largest."""
+        return np.exp(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
+
+    def over(self, top: float) -> Array:
+        """The weights [N] over exp(top), which is at least the largest."""
+        return self.values if top == self.top else np.exp(self.logs - top)
+
+    @cached_property
+    def log_sum(self) -> float:
+        """Log of their sum; -inf where there is none above 0."""
+        return self.top + math.log(float(self.values.sum())) if math.isfinite(self.top) else self.top
+
+
 def effective_size(logs: Array, repeats: Array | None = None) -> float:
     """(sum w)^2 / sum w^2, Kish's effective sample size; 0 when all weights are 0.
 
@@ -58,6 +98,14 @@ def effective_size(logs: Array, repeats: Array | None = None) -> float:
     weights = np.exp(logs - logs.max())
     times = 1.0 if repeats is None else repeats
     return float((weights * times).sum()) ** 2 / float((weights**2 * times).sum())
+
+
+def first_places(codes: Array) -> Array:
+    """Place of the first row that has each row's code, int64 [N]; codes [N] from 0, none far above N."""
+    places = np.arange(codes.size)
+    first_with = np.empty(int(codes.max(initial=-1)) + 1, dtype=np.int64)
+    first_with[codes[::-1]] = places[::-1]  # of rows with one code the first is written last
+    return np.asarray(first_with[codes])
 
 
 def log_of(values: Array) -> Array:

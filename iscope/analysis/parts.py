@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,14 +11,55 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from iscope.analysis.intervals import Clusters, bounded
-from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, Statistic
-from iscope.analysis.intervals.figures import quotient
-from iscope.analysis.numbers import NO_TOKENS, Array, share
+from iscope.analysis.intervals import Clusters
+from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, Statistic, intervals
+from iscope.analysis.intervals.figures import kish, quotient, with_ends
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, share
 from iscope.model import Figure
 
 # Of more parts than anybody reads, none has intervals: they would cost more than the rest of the report.
 MOST_BOUNDED = 100
+# Weights of a part are summed over the largest of all parts, unless they then leave so little.
+_SMALLEST_SUM = 1e-200
+_SHORT = 2**15 - 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A figure of each of K parts, to be bounded together with others.
+
+    Attributes:
+        found: the figure of each part.
+        statistic: the figure as a function of sums over its part.
+        sums: float64, what these are sums of, over the blocks of each part, see ``Parts.blocks``.
+    """
+
+    found: Sequence[Figure]
+    statistic: Statistic
+    sums: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A column of weights [N] and their sums over the blocks of each part, over the largest weight."""
+
+    weights: Scaled
+    sums: Array
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of clusters of K parts.
+
+    Attributes:
+        of: int64 [N], the block of each row, numbered on from part to part.
+        counts: int64 [K], how many each part has.
+        starts: int64 [K], the first of each part.
+    """
+
+    of: Array
+    counts: Array
+    starts: Array
 
 
 @dataclass(frozen=True)
@@ -39,8 +81,10 @@ class Parts:
     @classmethod
     def of(cls, key: pl.Series, clusters: Array) -> Parts:
         """Cut rows by the values [N] of a key; ``clusters`` [N] are codes of what is resampled together."""
-        codes = _sortable(key).rank("dense").cast(pl.Int64).fill_null(len(key) + 1).to_numpy()
-        order = np.argsort(codes, kind="stable")
+        ranks = _sortable(key).rank("dense").cast(pl.Int64)
+        codes = ranks.fill_null(len(ranks.unique())).to_numpy()
+        # A stable sort of short integers counts them, which is quicker than to compare.
+        order = np.argsort(codes if codes.max(initial=0) > _SHORT else codes.astype(np.int16), kind="stable")
         starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
         return cls(key.gather(order[starts]).to_list(), order, starts, clusters)
 
@@ -74,31 +118,87 @@ class Parts:
 
     def ratio(self, part: Array, whole: Array, why: str = NO_TOKENS) -> list[Figure]:
         """Sum of a column [N] over the sum of another."""
-        sums = zip(self.sum(part).tolist(), self.sum(whole).tolist(), strict=True)
-        return self.bounded([share(above, below, why) for above, below in sums], quotient, (part, whole))
+        return self.bounded([self.ask_ratio(self.blocks(part), self.blocks(whole), why)])[0]
 
-    def bounded(self, found: Sequence[Figure], statistic: Statistic, columns: Sequence[Array]) -> list[Figure]:
-        """Return a figure per part with its interval over the clusters of the part, where it has one.
+    def ask_ratio(self, part: Array, whole: Array, why: str = NO_TOKENS) -> Asked:
+        """The same of columns given by their sums over blocks."""
+        sums = zip(self.of_blocks(part).tolist(), self.of_blocks(whole).tolist(), strict=True)
+        return Asked([share(above, below, why) for above, below in sums], quotient, (part, whole))
 
-        Args:
-            found: the figure of each part.
-            statistic: the figure as a function of sums over its part.
-            columns: what is summed [N].
+    def ask_log_ratio(self, part: Weighed, whole: Weighed, why: str) -> Asked:
+        """The same of columns of weights; absent where there is no whole."""
+        absent = Figure.absent(why)
+        logs = zip(self._log_sums(part).tolist(), self._log_sums(whole).tolist(), strict=True)
+        found = [absent if below == -math.inf else from_log(above - below) for above, below in logs]
+        top = max(part.weights.top, whole.weights.top)
+        return Asked(found, quotient, (self._over(part, top), self._over(whole, top)))
+
+    def ask_size(self, of: Weighed) -> Asked:
+        """(sum w)^2 / sum w^2, Kish's effective sample size of weights; 0 where all are 0."""
+        squares = self.blocks(of.weights.values**2)
+        below = self.of_blocks(squares)
+        if (below < _SMALLEST_SUM).any():
+            sizes = self.effective_size(of.weights.logs)
+        else:
+            sizes = self.of_blocks(of.sums) ** 2 / below
+        return Asked([Figure(size) for size in sizes.tolist()], kish, (of.sums, squares))
+
+    def weighed(self, weights: Scaled) -> Weighed:
+        """Weights [N] with their sums over the blocks."""
+        return Weighed(weights, self.blocks(weights.values))
+
+    def blocks(self, values: Array) -> Array:
+        """Sums of values [N] over the blocks of clusters of each part, float64, part by part."""
+        return np.bincount(self._blocks.of, values, minlength=int(self._blocks.counts.sum()))
+
+    def of_blocks(self, sums: Array) -> Array:
+        """Sum over each part, given sums over its blocks."""
+        return np.asarray(np.add.reduceat(sums, self._blocks.starts)) if sums.size else sums
+
+    def bounded(self, asked: Sequence[Asked]) -> list[list[Figure]]:
+        """Return the figures of each part with their intervals over its clusters, where they have one.
+
+        All are resampled together, which is quicker by far than one after the other.
         """
-        if all(clusters is None for _, clusters in self._clusters):
-            return list(found)
-        return [
-            one if clusters is None else bounded(one, clusters, statistic, [column[rows] for column in columns])
-            for one, (rows, clusters) in zip(found, self._clusters, strict=True)
-        ]
+        found = [list(one.found) for one in asked]
+        for statistic in dict.fromkeys(one.statistic for one in asked):
+            places = [place for place, one in enumerate(asked) if one.statistic is statistic]
+            for count in np.unique(self._blocks.counts).tolist():
+                parts = np.flatnonzero(self._blocks.counts == count)
+                of_parts = self._blocks.starts[parts, None] + np.arange(count)
+                sums = [np.stack([column[of_parts] for column in asked[place].sums]) for place in places]
+                ends = iter(intervals(np.concatenate(sums, axis=1), statistic))
+                for place in places:
+                    for part in parts.tolist():
+                        found[place][part] = with_ends(found[place][part], next(ends))
+        return found
+
+    def _over(self, of: Weighed, top: float) -> Array:
+        """Sums over blocks of weights over exp(top), which is at least the largest."""
+        return of.sums if top == of.weights.top else self.blocks(of.weights.over(top))
+
+    def _log_sums(self, of: Weighed) -> Array:
+        sums = self.of_blocks(of.sums)
+        if (sums < _SMALLEST_SUM).any():
+            return self.log_sum_exp(of.weights.logs)
+        return np.asarray(np.log(sums) + of.weights.top)
 
     @cached_property
-    def _clusters(self) -> list[tuple[Array, Clusters | None]]:
-        """Rows and clusters of each part; no clusters where intervals are out of the question."""
+    def _blocks(self) -> _Blocks:
+        """Blocks of clusters of each part; one block where intervals are out of the question."""
         of_parts = np.split(self.order, self.starts[1:]) if len(self.order) else []
-        if len(of_parts) > MOST_BOUNDED:
-            return [(rows, None) for rows in of_parts]
-        return [(rows, Clusters.of(self.codes[rows]) if rows.size >= FEWEST_CLUSTERS else None) for rows in of_parts]
+        of, counts, first = np.empty(len(self.order), dtype=np.int64), [], 0
+        for rows in of_parts:
+            if rows.size >= FEWEST_CLUSTERS and len(of_parts) <= MOST_BOUNDED:
+                clusters = Clusters.of(self.codes[rows])
+                of[rows] = clusters.block + first
+                counts.append(clusters.count)
+            else:
+                of[rows] = first
+                counts.append(1)
+            first += counts[-1]
+        sizes = np.array(counts, dtype=np.int64)
+        return _Blocks(of, sizes, np.cumsum(sizes) - sizes)
 
     def _reduce(self, operation: np.ufunc, values: Array) -> Array:
         # Without rows there are no parts; reduceat itself refuses to reduce an empty array.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import polars as pl
 
-from iscope.analysis.breakdown import breakdown, several
+from iscope.analysis.breakdown import Breakdown, several
 from iscope.analysis.distributions import distributions
 from iscope.analysis.figures import mismatch_figures, recipe_figures
 from iscope.analysis.figures.lag import versions_differ
@@ -64,13 +64,14 @@ def build_report(
     shown = range(len(ledger.plan.recipes)) if shown is None else shown
     replayed = [recipe_rows(ledger, rows, index) for index in shown]
     able = [recipe for recipe in replayed if recipe.replayed]
-    recipes = [_recipe(ledger, recipe) for recipe in replayed]
+    cuts = {key: Breakdown(rows, key) for key in dict.fromkeys([*by, *several(rows)])}
+    recipes = [_recipe(ledger, recipe, cuts.values()) for recipe in replayed]
     tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
     tokens = Tokens.of(ledger.sample)
     findings = find(Evidence(rows, tokens, coverage, mismatch, able, tried, supplied, levels))
-    breakdowns = {key: breakdown(rows, able, key) for key in dict.fromkeys([*by, *several(rows)])}
+    breakdowns = {key: cut.figures() for key, cut in cuts.items()}
     parts: dict[str, Figures | None] = {
-        "onset": onset(rows, tokens, breakdowns.get("step", ()), recipes),
+        "onset": onset(rows, tokens, cuts.get("step"), breakdowns.get("step", ()), recipes),
         "distributions": distributions(rows, tokens, [recipe.recipe for recipe in able]),
         "worst": worst(rows, tokens, Tokens.of(ledger.furthest)),
         "sampling": sampling(ledger, tokens),
@@ -88,8 +89,11 @@ def build_report(
     )
 
 
-def _recipe(ledger: Ledger, replayed: RecipeRows) -> RecipeReport:
+def _recipe(ledger: Ledger, replayed: RecipeRows, cuts: Iterable[Breakdown]) -> RecipeReport:
     recipe = replayed.recipe
+    figures = recipe_figures(replayed) if replayed.replayed else {}
+    for cut in cuts if replayed.replayed else ():
+        cut.add(replayed)  # at once, as long as the recipe's gradients are at hand
     return RecipeReport(
         name=recipe.name,
         spec=recipe.spec,
@@ -99,7 +103,7 @@ def _recipe(ledger: Ledger, replayed: RecipeRows) -> RecipeReport:
         named=recipe.named,
         like=recipe.like,
         fitted=recipe.fitted,
-        figures=recipe_figures(replayed) if replayed.replayed else {},
+        figures=figures,
         framework=framework_metrics(ledger, replayed.index) if replayed.replayed else {},
         why=None if replayed.replayed else _why_not(recipe),
     )

@@ -47,8 +47,10 @@ def worst(rows: Rows, tokens: Tokens, furthest: Tokens) -> Figures | None:
 
 def _furthest(rows: Rows) -> list[int]:
     size = np.abs(rows.log_ratio(Level.SEQUENCE))
-    order = pl.DataFrame({"size": size, "row": np.arange(size.size)})
-    return order.sort(["size", "row"], descending=[True, False]).head(ROLLOUTS)["row"].to_list()
+    most = min(ROLLOUTS, size.size)
+    far = np.flatnonzero(size >= np.partition(size, -most)[-most])
+    order: list[int] = far[np.argsort(-size[far], kind="stable")][:most].tolist()
+    return order
 
 
 def _held(rows: Rows, tokens: Tokens, chosen: list[int]) -> dict[str, int | str]:

@@ -69,9 +69,21 @@ def edges(index: int) -> tuple[float, float]:
     return (inner, outer) if index > ZERO_BIN else (-outer, -inner)
 
 
+def middles(indices: Array) -> Array:
+    """Middle of each of some bins, nats, float64; 0 of the one around zero."""
+    step = indices - _ZERO_BIN
+    outer = _magnitudes(np.abs(step))
+    inner = np.where(step == 0, -outer, _magnitudes(np.abs(step) - 1))
+    return np.asarray(np.sign(step) * (inner + outer) / 2)
+
+
+def _magnitudes(steps: Array) -> Array:
+    bits = ((_FIRST + steps) << _SHIFT).astype(np.int32)
+    return bits.view(np.float32).astype(np.float64)
+
+
 def _magnitude(step: int) -> float:
-    bits = np.array([(_FIRST + step) << _SHIFT], dtype=np.int32)
-    return float(bits.view(np.float32)[0])
+    return float(_magnitudes(np.array([step]))[0])
 
 
 def quantile_bin(counts: Counts, share: float) -> int:

@@ -13,10 +13,17 @@ import polars as pl
 import pytest
 
 from iscope import analyze
+from iscope.ledger import histogram
 from iscope.model import Figure, Report
 
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "train_async"
 PAIR = "trainer/inference"
+
+
+def test_middles_of_bins() -> None:
+    bins = np.arange(histogram.BINS)
+    expected = [sum(histogram.edges(index)) / 2 for index in bins.tolist()]
+    assert histogram.middles(bins).tolist() == expected
 
 
 @cache

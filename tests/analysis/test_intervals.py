@@ -14,9 +14,10 @@ from scipy import stats
 
 import iscope
 from iscope.analysis.intervals import LISTED, Clusters, fraction, log_ratio, log_size, ratio
-from iscope.analysis.intervals.bootstrap import REPLICATES, draws, interval, resampled, student
+from iscope.analysis.intervals.bootstrap import REPLICATES, draws, interval, intervals, resampled, student
 from iscope.analysis.intervals.clusters import MOST_BLOCKS, cluster_codes
 from iscope.analysis.intervals.figures import kish, quotient
+from iscope.analysis.numbers import Scaled, first_places
 from iscope.analysis.parts import MOST_BOUNDED, Parts
 from iscope.model import Figure
 from tests.reference import bootstrap as reference
@@ -43,6 +44,47 @@ def test_against_a_plain_bootstrap(blocks, statistic):
     assert [low, high] == pytest.approx(expected, abs=2e-3 * (high - low))
 
 
+def mixed(figures, blocks, columns):
+    """Sums [k, F, B] of ordinary figures, of one without an interval, and of one that never moves."""
+    sums = np.random.default_rng(figures).lognormal(0.0, 0.5, (columns, figures, blocks))
+    sums[0, 1, 3] = 1e9  # one block decides it
+    sums[:, 2] = 1.5
+    sums[0, 3, 0] = np.nan
+    sums[-1, 4, 1:] = 0.0
+    return sums
+
+
+@pytest.mark.parametrize("figures", [5, 40, 300])
+@pytest.mark.parametrize("statistic", [quotient, kish], ids=["ratio", "size"])
+def test_figures_together_have_the_intervals_that_each_has_alone(figures, statistic):
+    sums = mixed(figures, 20, 2)
+    together = intervals(sums, statistic)
+    assert together == [interval(sums[:, place].T, statistic) for place in range(figures)]
+    assert together[1] is None
+    assert together[3] is None
+    assert together[2][0] == together[2][1]
+
+
+def test_figures_together_against_a_plain_bootstrap():
+    sums = np.random.default_rng(3).lognormal(0.0, 0.3, (2, 6, 14))
+    times = draws(14).astype(int).tolist()
+    for place, (low, high) in enumerate(intervals(sums, quotient)):
+        expected = reference.interval(sums[:, place].T.tolist(), lambda part, whole: part / whole, times)
+        assert [low, high] == pytest.approx(expected, abs=2e-3 * (high - low))
+
+
+def test_fewer_than_ten_blocks_have_no_interval():
+    assert intervals(np.ones((2, 3, 9)), quotient) == [None] * 3
+
+
+@pytest.mark.parametrize("columns", [3, 40])
+def test_many_columns_are_summed_as_each_is(columns):
+    table = np.random.default_rng(columns).lognormal(0.0, 2.0, (columns, 50))
+    table[-1] = table[0]
+    each_alone = np.concatenate([resampled(column[None]) for column in table])
+    assert (resampled(table) == each_alone).all()
+
+
 @pytest.mark.parametrize("freedom", [9, 11, 30, 2047])
 def test_student(freedom):
     assert student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=3e-4)
@@ -62,7 +104,7 @@ def test_replicates_are_exact_sums_whatever_their_order():
     rounded = np.rint(np.ldexp(table, shifts))
     whole = np.array([[int(x) for x in row] for row in rounded], dtype=object)
     exact = draws(200)[:5].astype(int).astype(object) @ whole
-    found = resampled(table)
+    found = resampled(table.T).T
     assert (found[:5] == np.ldexp(exact.astype(float), -shifts)).all()
     assert (np.ldexp(draws(200)[:, order] @ rounded[order], -shifts) == found).all()
     assert found == pytest.approx(draws(200) @ table, rel=1e-11)
@@ -107,7 +149,7 @@ def test_fewer_than_ten_clusters_have_none():
 def test_equal_clusters_have_an_interval_of_one_point():
     found = ratio(each(25), np.full(25, 0.3), np.full(25, 7))
     assert (found.low, found.high) == (found.value, found.value)
-    assert log_size(each(25), np.zeros(25)) == Figure(25.0, 25.0, 25.0)
+    assert log_size(each(25), Scaled(np.zeros(25))) == Figure(25.0, 25.0, 25.0)
 
 
 def test_a_share_of_none_or_all_has_none():
@@ -122,7 +164,7 @@ def test_one_cluster_that_decides_has_none():
     weights = np.ones(60)
     weights[7] = 1e6
     assert ratio(each(60), weights, np.ones(60)) == Figure(weights.mean())
-    assert log_size(each(60), np.log(weights)).low is None
+    assert log_size(each(60), Scaled(np.log(weights))).low is None
 
 
 def test_replicates_without_a_whole():
@@ -134,12 +176,12 @@ def test_replicates_without_a_whole():
 
 def test_logs_that_leave_float64():
     logs = RANDOM.normal(0, 0.3, 50)
-    plain, far = (log_ratio(each(50), logs + by, np.zeros(50) + by, "") for by in (0.0, 800.0))
+    plain, far = (log_ratio(each(50), Scaled(logs + by), Scaled(np.zeros(50) + by), "") for by in (0.0, 800.0))
     assert (far.value, far.low, far.high) == pytest.approx((plain.value, plain.low, plain.high), rel=1e-9)
-    gone = log_ratio(each(50), logs + 800, np.zeros(50), "")
+    gone = log_ratio(each(50), Scaled(logs + 800), Scaled(np.zeros(50)), "")
     assert (gone.value, gone.low, gone.log10) == (None, None, pytest.approx(800 / math.log(10), rel=0.01))
-    assert log_size(each(50), logs + 800).low == pytest.approx(log_size(each(50), logs).low)
-    assert log_size(each(50), np.full(50, -np.inf)) == Figure(0.0)
+    assert log_size(each(50), Scaled(logs + 800)).low == pytest.approx(log_size(each(50), Scaled(logs)).low)
+    assert log_size(each(50), Scaled(np.full(50, -np.inf))) == Figure(0.0)
 
 
 @given(st.lists(st.tuples(st.floats(-1e300, 1e300), st.integers(0, 5)), min_size=1, max_size=40))
@@ -162,6 +204,55 @@ def test_parts_have_their_own_intervals():
     many = np.arange(20 * (MOST_BOUNDED + 1))
     parts = Parts.of(pl.Series(many // 20), many)
     assert all(found.low is None for found in parts.ratio(many, np.ones_like(many)))
+
+
+def test_parts_bound_figures_of_several_kinds_together():
+    random = np.random.default_rng(2)
+    key = pl.Series(np.repeat(["few", "many", "more"], [5, 300, 40]))
+    group = np.repeat(np.arange(115), 3)
+    logs, others = random.normal(0, 0.5, 345), random.normal(-0.2, 0.5, 345)
+    parts = Parts.of(key, group)
+    weights, whole = parts.weighed(Scaled(logs)), parts.weighed(Scaled(others))
+    asked = [parts.ask_size(weights), parts.ask_log_ratio(weights, whole, ""), parts.ask_size(whole)]
+    sizes, left, base = parts.bounded(asked)
+    for place, rows in enumerate((slice(5), slice(5, 305), slice(305, 345))):
+        clusters = Clusters.of(group[rows] - group[rows][0])
+        alone = [
+            log_size(clusters, Scaled(logs[rows])),
+            log_ratio(clusters, Scaled(logs[rows]), Scaled(others[rows]), ""),
+        ]
+        alone.append(log_size(clusters, Scaled(others[rows])))
+        for found, expected in zip((sizes[place], left[place], base[place]), alone, strict=True):
+            assert found.value == pytest.approx(expected.value, rel=1e-12)
+            assert (found.low is None) is (expected.low is None) is (place == 0)
+            if expected.low is not None:
+                assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-9)
+
+
+def test_parts_whose_weights_are_far_below_the_largest():
+    logs = np.concatenate([np.linspace(-1, 0, 30), np.linspace(-901, -900, 30), np.full(30, -np.inf)])
+    parts = Parts.of(pl.Series(np.repeat([0, 1, 2], 30)), np.arange(90))
+    near, far, none = parts.bounded([parts.ask_size(parts.weighed(Scaled(logs)))])[0]
+    assert far.value == pytest.approx(near.value, rel=1e-9)
+    assert near.low is not None
+    assert none == Figure(0.0)
+    same = parts.weighed(Scaled(logs))
+    shares = parts.bounded([parts.ask_log_ratio(same, same, "nothing")])[0]
+    assert [one.value for one in shares[:2]] == pytest.approx([1.0, 1.0])
+    assert shares[2] == Figure.absent("nothing")
+
+
+def test_sums_of_a_column_that_is_asked_for_again():
+    clusters = Clusters.of(np.arange(60) // 4)
+    columns = [RANDOM.random(60) for _ in range(7)]
+    for place in (0, 1, 0, 2, 3, 4, 5, 6, 0, 6):
+        expected = [math.fsum(columns[place][row : row + 4]) for row in range(0, 60, 4)]
+        assert clusters.sums(columns[place]).tolist() == pytest.approx(expected, rel=1e-14)
+
+
+@given(st.lists(st.integers(0, 30), max_size=40))
+def test_places_of_first_rows(codes):
+    assert first_places(np.array(codes, dtype=np.int64)).tolist() == [codes.index(code) for code in codes]
 
 
 def bounded(node, name=""):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+
+import numpy as np
 
 from iscope.analysis.intervals import fraction
 from iscope.analysis.numbers import NO_TOKENS, Array, share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figures, Node
 
 
@@ -45,21 +47,55 @@ def _counts(rows: RecipeRows, tokens: Array, rollouts: Array, *, bounded: bool =
         "rollout_fraction": share(of_rollouts, rows.rows.rollouts),
     }
     if "advantage" in rows.rows:
-        advantage = rows.rows["advantage"]
-        signs = {"positive": advantage > 0, "zero": advantage == 0, "negative": advantage < 0}
-        counts["by_sign"] = {sign: _of_sign(rows, tokens, rollouts, chosen) for sign, chosen in signs.items()}
+        signs = rows.rows.once("signs", lambda: _Signs.of_rows(rows.rows))
+        counts["by_sign"] = signs.counts(tokens, rollouts)
     return counts
 
 
-def _of_sign(rows: RecipeRows, tokens: Array, rollouts: Array, chosen: Array) -> dict[str, Any]:
-    of_tokens, of_rollouts = int(tokens[chosen].sum()), int(rollouts[chosen].sum())
-    none = "no rollouts with this sign of the advantage" if rows.rows.rollouts else NO_TOKENS
-    return {
-        "tokens": of_tokens,
-        "rollouts": of_rollouts,
-        "token_fraction": share(of_tokens, int(rows.rows.n[chosen].sum()), none),
-        "rollout_fraction": share(of_rollouts, int(chosen.sum()), none),
-    }
+_SIGNS = ("positive", "zero", "negative")
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """Rollouts by the sign of their advantage.
+
+    Attributes:
+        of: int8 [N], the place of each one's sign in ``_SIGNS``; one more where there is no advantage.
+        tokens: scored tokens by sign.
+        rollouts: rollouts by sign.
+        none: why there is no share of them where there are none.
+    """
+
+    of: Array
+    tokens: list[int]
+    rollouts: list[int]
+    none: str
+
+    @classmethod
+    def of_rows(cls, rows: Rows) -> _Signs:
+        advantage = rows["advantage"]
+        of = np.where(np.isnan(advantage), len(_SIGNS), 1 - np.sign(np.nan_to_num(advantage))).astype(np.int8)
+        none = "no rollouts with this sign of the advantage" if rows.rollouts else NO_TOKENS
+        return cls(of, _by_sign(of, rows.n), _by_sign(of, None), none)
+
+    def counts(self, tokens: Array, rollouts: Array) -> dict[str, Node]:
+        """Tokens [N] and rollouts, bool [N], of a kind, by sign."""
+        found = (_by_sign(self.of, tokens), _by_sign(self.of, rollouts), self.tokens, self.rollouts)
+        by_sign = zip(_SIGNS, *found, strict=True)
+        return {
+            sign: {
+                "tokens": of_tokens,
+                "rollouts": of_rollouts,
+                "token_fraction": share(of_tokens, all_tokens, self.none),
+                "rollout_fraction": share(of_rollouts, all_rollouts, self.none),
+            }
+            for sign, of_tokens, of_rollouts, all_tokens, all_rollouts in by_sign
+        }
+
+
+def _by_sign(of: Array, counts: Array | None) -> list[int]:
+    """Sums of whole numbers [N] by sign, exact in float64."""
+    return [int(total) for total in np.bincount(of, counts, len(_SIGNS) + 1)[: len(_SIGNS)]]
 
 
 def _filter(rows: RecipeRows, index: int) -> dict[str, Node]:

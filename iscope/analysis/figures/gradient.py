@@ -7,20 +7,27 @@ compared with the base: the same loss and aggregation at weight 1 with everythin
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from iscope.analysis.denominators import denominators
-from iscope.analysis.intervals import bounded, log_fraction, log_ratio, log_size, scaled
-from iscope.analysis.numbers import NO_TOKENS, Array, from_log, log_sum_exp
+from iscope.analysis.intervals import log_fraction, log_ratio, log_size, over_blocks
+from iscope.analysis.latest import latest
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation
 
 NO_ADVANTAGE = "the dump has no advantages"
 NO_GRADIENT = "no rollout has a gradient: every advantage is 0"
+EMPTY = {
+    "all": NO_GRADIENT,
+    "positive": "no gradient with A > 0",
+    "negative": "no gradient with A < 0",
+}
 _LOG_TWO = math.log(2.0)
 
 
@@ -33,9 +40,9 @@ def figures(rows: RecipeRows) -> Figures:
     clusters = rows.rows.clusters
     return {
         "effective_batch_size": {
-            **log_size(clusters, kept.total).to_dict(),
+            **log_size(clusters, kept.scaled["all"]).to_dict(),
             "basis": "gradient",
-            "base": log_size(clusters, base.total),
+            "base": latest(rows.rows, "size of base", _base_name(rows), lambda: log_size(clusters, base.scaled["all"])),
         },
         "gradient_left": _gradient_left(rows, kept, base),
         "groups_with_both_signs": _groups(rows, kept, base),
@@ -45,7 +52,7 @@ def figures(rows: RecipeRows) -> Figures:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Log of g of each rollout, by sign of the advantage."""
+    """Log of g of each rollout, float64 [N], by sign of the advantage."""
 
     positive: Array
     negative: Array
@@ -53,41 +60,71 @@ class Gradients:
     @cached_property
     def total(self) -> Array:
         """Log of g, both signs together."""
-        return np.logaddexp(self.positive, self.negative)
+        total = np.maximum(self.positive, self.negative)
+        both = np.flatnonzero(np.minimum(self.positive, self.negative) > -np.inf)
+        if both.size:  # few, or none: the tokens of a rollout mostly share their advantage
+            total[both] = np.logaddexp(self.positive[both], self.negative[both])
+        return total
 
-    def shifted(self, by: Array | float) -> Gradients:
-        """The same, every log moved by this much."""
+    @cached_property
+    def scaled(self) -> dict[str, Scaled]:
+        """g of ``all``, ``positive`` and ``negative`` over the largest of each."""
+        return {"all": Scaled(self.total), "positive": Scaled(self.positive), "negative": Scaled(self.negative)}
+
+    def groups_with_both(self, group: Array) -> int:
+        """How many groups, given by the number of each rollout's [N], have gradient of both signs."""
+        present = [np.bincount(group, log > -math.inf) > 0 for log in (self.positive, self.negative)]
+        return int((present[0] & present[1]).sum())
+
+    def shifted(self, by: Array) -> Gradients:
+        """The same, logs moved by this much, [N] or [1]."""
         return Gradients(self.positive + by, self.negative + by)
 
 
 def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
     """g after the recipe and of its base, over what the framework divides either loss by; None without A."""
+    return latest(rows.rows, "gradients", rows.index, lambda: _gradients(rows))
+
+
+def _gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
     kept = [rows.log_gradient(sign) for sign in ("positive", "negative")]
-    base = [rows.log_base_gradient(sign) for sign in ("positive", "negative")]
-    if kept[0] is None or kept[1] is None or base[0] is None or base[1] is None:
+    base = latest(rows.rows, "base", _base_name(rows), lambda: _base(rows))
+    if kept[0] is None or kept[1] is None or base is None:
         return None
-    below = denominators(rows)
-    return Gradients(kept[0], kept[1]).shifted(-below.kept), Gradients(base[0], base[1]).shifted(-below.base)
+    return Gradients(kept[0], kept[1]).shifted(-denominators(rows).kept), base
+
+
+def _base_name(rows: RecipeRows) -> Hashable:
+    """What recipes that share their base have in common."""
+    return rows.base, rows.recipe.loss.aggregation, rows.recipe.loss.denominator
+
+
+def _base(rows: RecipeRows) -> Gradients | None:
+    base = [rows.log_base_gradient(sign) for sign in ("positive", "negative")]
+    if base[0] is None or base[1] is None:
+        return None
+    return Gradients(base[0], base[1]).shifted(-denominators(rows).base)
 
 
 def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
-    order = np.sort(kept.total)[::-1]
-    whole = log_sum_exp(order)
-    percent = max(1, math.ceil(order.size / 100))
-    empty = NO_GRADIENT if rows.rows.rollouts else NO_TOKENS
+    whole = kept.scaled["all"]
+    percent = max(1, math.ceil(whole.logs.size / 100))
+    empty = EMPTY | ({} if rows.rows.rollouts else {"all": NO_TOKENS})
     clusters = rows.rows.clusters
     return {
-        "all": log_ratio(clusters, kept.total, base.total, empty),
-        "positive": log_ratio(clusters, kept.positive, base.positive, "no gradient with A > 0"),
-        "negative": log_ratio(clusters, kept.negative, base.negative, "no gradient with A < 0"),
-        "survivors": _survivors(rows, kept, base, empty),
-        "heaviest_rollout": _part(order[:1], whole),
-        "heaviest_percent": _part(order[:percent], whole),
+        **{name: log_ratio(clusters, kept.scaled[name], base.scaled[name], why) for name, why in empty.items()},
+        "survivors": _survivors(rows, kept, base, empty["all"]),
+        "heaviest_rollout": _heaviest(whole, 1),
+        "heaviest_percent": _heaviest(whole, percent),
     }
 
 
-def _part(heaviest: Array, whole: float) -> Figure:
-    return Figure.absent("no gradient is left") if whole == -math.inf else from_log(log_sum_exp(heaviest) - whole)
+def _heaviest(whole: Scaled, count: int) -> Figure:
+    """Share of the heaviest rollouts."""
+    if whole.top == -math.inf:
+        return Figure.absent("no gradient is left")
+    heaviest = np.partition(whole.values, -count)[-count:] if count > 1 else whole.values.max()
+    return from_log(whole.top + math.log(float(heaviest.sum())) - whole.log_sum)
 
 
 def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -> Figure:
@@ -95,20 +132,28 @@ def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -
     if not rows.kept.sum():
         return Figure.absent("everything was masked")
     over = denominators(rows)
-    left, whole = kept.shifted(over.kept - over.survivors).total, base.shifted(over.base - over.full).total
-    below = log_sum_exp(whole)
-    if below == -math.inf:
+    left, more = _moved(kept, over.kept - over.survivors)
+    whole, less = _moved(base, over.base - over.full)
+    if whole.log_sum == -math.inf:
         return Figure.absent(empty)
-    found = from_log(log_sum_exp(left) - below)
     before, after = _counted(rows)
     # Of several batches the counts are held; of one they are resampled, but not rollouts that are not in these rows.
     scale = float(after.sum()) / float(before.sum())
-    return bounded(
-        found,
-        rows.rows.clusters,
+    top, clusters = max(left.top + more, whole.top + less), rows.rows.clusters
+    return over_blocks(
+        from_log(left.log_sum + more - whole.log_sum - less),
         lambda part, base, before, after: scale * (part / base) * (before / after),
-        (*scaled(left, whole), before, after),
+        [
+            clusters.sums(left.over(top - more)),
+            clusters.sums(whole.over(top - less)),
+            *(clusters.sums(column) for column in (before, after)),
+        ],
     )
+
+
+def _moved(sides: Gradients, by: Array) -> tuple[Scaled, float]:
+    """All of g moved by some logs [N] or [1]: weights, and what is to be added to all their logs alike."""
+    return (sides.scaled["all"], float(by[0])) if by.size == 1 else (sides.shifted(by).scaled["all"], 0.0)
 
 
 def _counted(rows: RecipeRows) -> tuple[Array, Array]:
@@ -127,28 +172,25 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
         return {side: Figure.absent("the dump has no group_id") for side in ("kept", "total")}
     group = rows.rows.cluster_codes
 
-    def both(sides: Gradients) -> int:
-        present = [np.bincount(group, weights=log > -math.inf) > 0 for log in (sides.positive, sides.negative)]
-        return int((present[0] & present[1]).sum())
-
-    return {"kept": both(kept), "total": both(base)}
+    total = latest(rows.rows, "groups of base", _base_name(rows), lambda: base.groups_with_both(group))
+    return {"kept": kept.groups_with_both(group), "total": total}
 
 
 def _product_left(rows: RecipeRows, kept: Gradients) -> Figure:
     """Share of the kept gradient in rollouts weighted otherwise than by exp(S): by over a factor of 2, or in sign."""
     away = np.abs(rows.rows.log_ratio("sequence", rows.recipe.weight.pair) - rows.log_mean_weight)
     alike = (away <= _LOG_TWO) & (rows.recipe.weight.sign > 0)
-    otherwise = np.where(alike, -np.inf, kept.total)
-    return log_fraction(rows.rows.clusters, otherwise, kept.total, "no gradient is left")
+    otherwise = Scaled(np.where(alike, -np.inf, kept.total))
+    return log_fraction(rows.rows.clusters, otherwise, kept.scaled["all"], "no gradient is left")
 
 
 def _without_advantages(rows: RecipeRows) -> Figures:
     names = ("all", "positive", "negative", "survivors", "heaviest_rollout", "heaviest_percent")
     absent = Figure.absent(NO_ADVANTAGE)
-    clusters, logs = rows.rows.clusters, rows.log_mean_weight
+    clusters, weights = rows.rows.clusters, Scaled(rows.log_mean_weight)
     return {
         "effective_batch_size": {
-            **(log_size(clusters, logs) if rows.rows.rollouts else Figure.absent(NO_TOKENS)).to_dict(),
+            **(log_size(clusters, weights) if rows.rows.rollouts else Figure.absent(NO_TOKENS)).to_dict(),
             "basis": "weights",
             "base": Figure(rows.rows.rollouts),
         },

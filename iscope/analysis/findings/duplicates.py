@@ -61,6 +61,12 @@ def judge(_: Any, evidence: Evidence) -> Finding | None:
 def _copies(evidence: Evidence, rare: Array) -> Array:
     """Rows that equal one before them, in the ledger's order."""
     rows = evidence.rows
+    sums = rows["inference_logprob_sum"][rare]
+    ordered = np.sort(sums)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not repeated.size:
+        return rare[:0]
+    rare = rare[np.isin(sums, repeated)]
     content = [name for name in _CONTENT if name in rows]
     first = rows.frame[rare].select(pl.struct(content).is_first_distinct()).to_series().to_numpy()
     return np.asarray(rare[~first])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iscope.analysis.findings.statistics import Trend, trend
+from iscope.analysis.numbers import first_places
 
 if TYPE_CHECKING:
     from iscope.analysis.findings.evidence import Evidence
@@ -18,6 +19,8 @@ FEWEST_STEPS = 3
 FEWEST_CLUSTERS = 9
 RISE = 1.5
 SURE = 4.0
+# Combinations per row up to which a table of them all is quicker than to sort the rows.
+_MOST_CODES = 8
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,17 @@ def _together(columns: list[Array]) -> tuple[Array, Array]:
         if column.dtype.kind == "i":  # numbers of clusters, from 0
             code = code * (int(column.max(initial=0)) + 1) + column
         else:
-            values, inverse = np.unique(column, return_inverse=True)
-            code = code * values.size + inverse
-    _, first, number = np.unique(code, return_index=True, return_inverse=True)
-    return first, number
+            values = np.unique(column)
+            code = code * values.size + np.searchsorted(values, column)
+    if int(code.max(initial=0)) > _MOST_CODES * max(code.size, 1):
+        _, first, number = np.unique(code, return_index=True, return_inverse=True)
+        return first, number
+    place = first_places(code)
+    first = np.flatnonzero(place == np.arange(code.size))
+    first = first[np.argsort(code[first])]
+    number = np.empty(code.size, dtype=np.int64)
+    number[first] = np.arange(first.size)
+    return first, number[place]
 
 
 def _fit(cells: _Cells) -> tuple[Trend, float]:

@@ -1,4 +1,4 @@
-"""The bootstrap of a function of sums: replicates, and the BCa interval read off them."""
+"""The bootstrap of functions of sums: replicates, and the BCa intervals read off them, of many figures at once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from iscope.analysis.numbers import Array
 
 # A function of k arrays of sums of one shape, element by element.
 Statistic = Callable[..., Array]
+Ends = tuple[float, float] | None
 
 REPLICATES = 1000
 FEWEST_CLUSTERS = 10
@@ -22,56 +23,89 @@ _MOST_UNDEFINED = 0.05
 _EXACT_BITS = 52
 ROUNDING = 1e-12
 _NORMAL = NormalDist()
+# Figures whose replicates are held at once, 8 kB per sum of each.
+_AT_ONCE = 512
+# From so many columns on one product of matrices is quicker than a sum for each.
+_MANY = 32
 
 
-def interval(table: Array, statistic: Statistic) -> tuple[float, float] | None:
+def interval(table: Array, statistic: Statistic) -> Ends:
     """Return the 95% interval of a statistic of column sums, or None where the data cannot give one.
 
     Args:
         table: float64 [B, k], the sums of each block.
         statistic: the figure as a function of k arrays of sums; it may return NaN.
     """
-    blocks = table.shape[0]
-    if blocks < FEWEST_CLUSTERS or not np.isfinite(table).all():
-        return None
-    totals = table.sum(axis=0)
-    value = float(_apply(statistic, totals))
-    without = _apply(statistic, totals - table)
-    if not (math.isfinite(value) and np.isfinite(without).all()):
-        return None
-    moves = without.mean() - without
-    spread = float(np.abs(moves).max())
-    if spread <= ROUNDING * abs(value):
-        return value, value
-    moves = moves / spread
-    squares = float((moves**2).sum())
-    if squares**2 < _FEWEST_CARRYING * float((moves**4).sum()):
-        return None
-    found = _apply(statistic, resampled(table))
-    found = np.sort(found[np.isfinite(found)])
-    if found.size < (1 - _MOST_UNDEFINED) * REPLICATES:
-        return None
-    acceleration = float((moves**3).sum()) / (6 * squares**1.5)
-    low, high = (_quantile(found, at) for at in _levels(found, value, acceleration, blocks))
-    return low, high
+    return intervals(table.T[:, None], statistic)[0]
 
 
-def resampled(table: Array) -> Array:
-    """Column sums [R, k] of R draws of B blocks with replacement.
+def intervals(sums: Array, statistic: Statistic) -> list[Ends]:
+    """Return the same of F figures, one statistic of as many blocks each.
+
+    Args:
+        sums: float64 [k, F, B], k sums of each block of each figure.
+        statistic: the figures as a function of k arrays of sums; it may return NaN.
+    """
+    if sums.shape[2] < FEWEST_CLUSTERS:
+        return [None] * sums.shape[1]
+    found: list[Ends] = []
+    for first in range(0, sums.shape[1], _AT_ONCE):
+        with np.errstate(all="ignore"):
+            found += _intervals(sums[:, first : first + _AT_ONCE], statistic)
+    return found
+
+
+def _intervals(sums: Array, statistic: Statistic) -> list[Ends]:
+    totals = np.ascontiguousarray(np.moveaxis(sums, 2, 0)).sum(axis=0)  # block after block, whatever stands beside
+    value, without = statistic(*totals), statistic(*(totals[:, :, None] - sums))
+    known = np.isfinite(sums).all(axis=(0, 2)) & np.isfinite(value) & np.isfinite(without).all(axis=1)
+    moves = without.mean(axis=1, keepdims=True) - without
+    spread = np.abs(moves).max(axis=1)
+    same = spread <= ROUNDING * np.abs(value)
+    moves /= spread[:, None]
+    squared = moves * moves
+    squares = squared.sum(axis=1)
+    carried = squares * squares >= _FEWEST_CARRYING * (squared * squared).sum(axis=1)
+    acceleration = (squared * moves).sum(axis=1) / (6 * squares**1.5)
+    found: list[Ends] = [(one, one) if sure else None for one, sure in zip(value.tolist(), known & same, strict=True)]
+    rows = np.flatnonzero(known & ~same & carried)
+    if rows.size:
+        columns = sums[:, rows]
+        replicates = statistic(*resampled(columns.reshape(-1, columns.shape[2])).reshape(*columns.shape[:2], -1))
+        ends = _ends(replicates, value[rows], acceleration[rows], sums.shape[2])
+        for row, one in zip(rows.tolist(), ends, strict=True):
+            found[row] = one
+    return found
+
+
+def resampled(columns: Array) -> Array:
+    """Sums [J, R] of J columns, float64 [J, B], over R draws of their B blocks with replacement.
 
     Values are rounded to multiples of a power of two, 2^-43 of the column's largest or finer, so that every sum is
     exact: its bits do not depend on how the product is split over threads.
     """
-    return np.stack([_resampled(column.tobytes()) for column in table.T], axis=1)
+    contents = [column.tobytes() for column in columns]  # many figures are over the same sums
+    distinct = list(dict.fromkeys(contents))
+    if len(distinct) < _MANY:
+        return np.stack([_resampled(content) for content in contents])
+    place = {content: index for index, content in enumerate(distinct)}
+    table = np.frombuffer(b"".join(distinct)).reshape(len(distinct), -1)
+    summed = _exact(table, lambda whole, times: whole @ times.T)
+    return summed if len(distinct) == len(contents) else summed[[place[content] for content in contents]]
 
 
 @lru_cache(maxsize=64)
 def _resampled(column: bytes) -> Array:
-    """The same of one column, float64 [B]; many figures are over the same sums."""
-    values = np.frombuffer(column)
-    _, exponent = np.frexp(np.abs(values).max())
-    shift = _EXACT_BITS - values.size.bit_length() - exponent
-    return np.asarray(np.ldexp(draws(values.size) @ np.rint(np.ldexp(values, shift)), -shift))
+    # A loop of NumPy's own: a product would wake a thread each time, which then waits at a processor's full cost.
+    return _exact(np.frombuffer(column), lambda whole, times: np.einsum("rb,b->r", times, whole))
+
+
+def _exact(columns: Array, product: Callable[[Array, Array], Array]) -> Array:
+    """Sums [..., R] of columns [..., B], given what sums up whole numbers [..., B] over draws [R, B]."""
+    blocks = columns.shape[-1]
+    _, exponent = np.frexp(np.abs(columns).max(axis=-1, keepdims=True))
+    shift = _EXACT_BITS - blocks.bit_length() - exponent
+    return np.asarray(np.ldexp(product(np.rint(np.ldexp(columns, shift)), draws(blocks)), -shift))
 
 
 @lru_cache(maxsize=32)  # each step of a breakdown may have a number of its own; 2 MB at most each
@@ -83,18 +117,34 @@ def draws(blocks: int) -> Array:
     return counts.reshape(REPLICATES, blocks).astype(np.float64)
 
 
-def _apply(statistic: Statistic, sums: Array) -> Array:
-    with np.errstate(all="ignore"):
-        return np.asarray(statistic(*np.moveaxis(sums, -1, 0)))
+def _ends(replicates: Array, value: Array, acceleration: Array, blocks: int) -> list[Ends]:
+    """Read the ends of intervals off replicates [F, R] of figures [F]; None where too few are numbers."""
+    defined = np.isfinite(replicates)
+    whole = bool(defined.all())
+    ordered = np.sort(replicates if whole else np.where(defined, replicates, np.nan), axis=1)
+    sizes = np.full(value.size, REPLICATES) if whole else defined.sum(axis=1)
+    below = ((ordered < value[:, None]).sum(axis=1) + (ordered <= value[:, None]).sum(axis=1)) / (2 * sizes)
+    found: list[Ends] = []
+    for row, (size, share, bend) in enumerate(zip(sizes.tolist(), below.tolist(), acceleration.tolist(), strict=True)):
+        if size < (1 - _MOST_UNDEFINED) * REPLICATES:
+            found.append(None)
+            continue
+        low, high = _levels(min(max(share, 1 / size), 1 - 1 / size), bend, blocks)
+        found.append((_quantile(ordered[row], low, size), _quantile(ordered[row], high, size)))
+    return found
 
 
-def _levels(found: Array, value: float, acceleration: float, blocks: int) -> tuple[float, float]:
-    """Where to read the ends off the sorted replicates, as shares of them."""
-    below = (np.searchsorted(found, value, "left") + np.searchsorted(found, value, "right")) / (2 * found.size)
-    bias = _NORMAL.inv_cdf(min(max(float(below), 1 / found.size), 1 - 1 / found.size))
-    end = student(blocks - 1) * math.sqrt(blocks / (blocks - 1))
+def _levels(below: float, acceleration: float, blocks: int) -> tuple[float, float]:
+    """Where to read the ends off the sorted replicates, as shares of them; ``below``: the share below the value."""
+    bias = _NORMAL.inv_cdf(below)
+    end = _widened(blocks)
     low, high = (bias + (bias + at) / (1 - acceleration * (bias + at)) for at in (-end, end))
     return _NORMAL.cdf(low), _NORMAL.cdf(high)
+
+
+@lru_cache(maxsize=512)
+def _widened(blocks: int) -> float:
+    return student(blocks - 1) * math.sqrt(blocks / (blocks - 1))
 
 
 def student(freedom: int) -> float:
@@ -108,8 +158,9 @@ def student(freedom: int) -> float:
     return z + math.fsum(term / freedom**order for order, term in enumerate(terms, 1))
 
 
-def _quantile(ordered: Array, at: float) -> float:
-    """Linear between order statistics."""
-    place = at * (ordered.size - 1)
-    left = min(int(place), ordered.size - 2)
-    return float(ordered[left] + (place - left) * (ordered[left + 1] - ordered[left]))
+def _quantile(ordered: Array, at: float, size: int) -> float:
+    """Linear between the first ``size`` values, which are in order."""
+    place = at * (size - 1)
+    left = min(int(place), size - 2)
+    low, high = float(ordered[left]), float(ordered[left + 1])
+    return low + (place - left) * (high - low)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
-from iscope.analysis.numbers import Array
+from iscope.analysis.numbers import Array, first_places
 
 SEED = 20150801
 # Beyond these many clusters, unions of them are resampled. Unions of independent clusters are independent too; with so
 # many the spread is known to 1 / sqrt(2 * 256), 4.4%, about as well as 1,000 replicates tell an end, and what is drawn
 # fits into a core's cache.
 MOST_BLOCKS = 256
+_LATEST = 4  # columns whose sums are held, and these with them: they are as long as the dump
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,32 @@ class Clusters:
     block: Array
     count: int
     each: int
+    _latest: list[tuple[Array, Array]] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def of(cls, codes: Array) -> Clusters:
         """Make blocks of clusters.
 
         Args:
-            codes: int64 [N], equal for rollouts of one cluster. Blocks are numbered as clusters first appear, so that
-                rows in canonical order give the same blocks whatever the ids are.
+            codes: int64 [N] from 0, equal for rollouts of one cluster, none far above the number of rollouts. Blocks
+                are numbered as clusters first appear, so that rows in canonical order give the same blocks whatever
+                the ids are.
         """
-        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        rank = np.empty(first.size, dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(first.size)
-        if first.size > MOST_BLOCKS:
-            rank = np.random.default_rng(SEED).permutation(first.size)[rank] % MOST_BLOCKS
-        return cls(rank[inverse], min(first.size, MOST_BLOCKS), first.size)
+        first = first_places(codes)
+        clusters = np.flatnonzero(first == np.arange(codes.size))
+        block = np.arange(clusters.size)
+        if clusters.size > MOST_BLOCKS:
+            block = np.random.default_rng(SEED).permutation(clusters.size) % MOST_BLOCKS
+        block_of = np.empty(codes.size, dtype=np.int64)
+        block_of[clusters] = block
+        return cls(block_of[first], min(clusters.size, MOST_BLOCKS), clusters.size)
 
-    def sums(self, columns: Sequence[Array]) -> Array:
-        """Sums [B, k] over each block of k columns [N]."""
-        return np.stack([np.bincount(self.block, column, minlength=self.count) for column in columns], axis=1)
+    def sums(self, column: Array) -> Array:
+        """Sums [B] of a column [N] over each block; figures ask for the same column, the very array, in turn."""
+        found = next((sums for asked, sums in self._latest if asked is column), None)
+        sums = np.bincount(self.block, column, minlength=self.count) if found is None else found
+        self._latest[:] = [(column, sums), *(one for one in self._latest if one[0] is not column)][:_LATEST]
+        return sums
 
 
 def cluster_codes(frame: pl.DataFrame) -> Array:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from iscope.analysis.intervals.bootstrap import ROUNDING, Statistic, interval
+from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, ROUNDING, Ends, Statistic, intervals
 from iscope.analysis.intervals.clusters import Clusters
-from iscope.analysis.numbers import NO_TOKENS, Array, figure, from_log, log_sum_exp
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log
 from iscope.model import Figure
 
 
@@ -23,15 +23,28 @@ def bounded(found: Figure, clusters: Clusters, statistic: Statistic, columns: Se
         statistic: the figure as a function of as many arrays of sums as there are columns.
         columns: per rollout [N].
     """
-    if found.value is None or found.log10 is not None:
+    if not _may_be_bounded(found) or clusters.count < FEWEST_CLUSTERS:
         return found
-    ends = interval(clusters.sums(columns), statistic)
-    if ends is None:
+    return over_blocks(found, statistic, [clusters.sums(column) for column in columns])
+
+
+def over_blocks(found: Figure, statistic: Statistic, sums: Sequence[Array]) -> Figure:
+    """The same of columns given by their sums over blocks [B]."""
+    return with_ends(found, intervals(np.stack(sums)[:, None], statistic)[0])
+
+
+def with_ends(found: Figure, ends: Ends) -> Figure:
+    """Return a figure with the ends of its interval, moved so that it holds the value; itself where it has none."""
+    if ends is None or found.value is None or not _may_be_bounded(found):
         return found
     low, high = ends
     if high - low <= ROUNDING * abs(found.value):
         return replace(found, low=found.value, high=found.value)
     return replace(found, low=min(low, found.value), high=max(high, found.value))
+
+
+def _may_be_bounded(found: Figure) -> bool:
+    return found.value is not None and found.log10 is None
 
 
 def quotient(part: Array, whole: Array) -> Array:
@@ -75,18 +88,30 @@ def size(clusters: Clusters, weight: Array, square: Array, count: Array, why: st
     return found, bounded(figure(value / whole), clusters, kish_share, (weight, square, count))
 
 
-def log_size(clusters: Clusters, logs: Array) -> Figure:
-    """Kish's effective sample size of one weight per rollout, given by its log [N]; 0 when all are 0."""
-    (weights,) = scaled(logs)
-    return size(clusters, weights, weights**2, np.ones_like(weights))[0]
+def log_size(clusters: Clusters, weights: Scaled) -> Figure:
+    """Kish's effective sample size of one weight per rollout; 0 when all are 0."""
+    values = weights.values
+    square = values**2
+    value = float(kish(values.sum(), square.sum())) if weights.top > -math.inf else 0.0
+    return bounded(figure(value), clusters, kish, (values, square))
 
 
-def log_ratio(clusters: Clusters, part: Array, whole: Array, why: str) -> Figure:
-    """Sum over sum of columns given by their logs [N]; absent where there is no whole."""
-    below = log_sum_exp(whole)
-    if below == -math.inf:
+def log_ratio(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figure:
+    """Sum of weights [N] over the sum of others; absent where there is no whole."""
+    if whole.log_sum == -math.inf:
         return Figure.absent(why)
-    return bounded(from_log(log_sum_exp(part) - below), clusters, quotient, scaled(part, whole))
+    found = from_log(part.log_sum - whole.log_sum)
+    if not _may_be_bounded(found) or clusters.count < FEWEST_CLUSTERS:
+        return found
+    top = max(part.top, whole.top)
+    return over_blocks(found, quotient, [_sums(clusters, weights, top) for weights in (part, whole)])
+
+
+def _sums(clusters: Clusters, weights: Scaled, top: float) -> Array:
+    """Sums over blocks of weights over exp(top); those over their own top are kept for the next recipe."""
+    if top != weights.top:
+        return clusters.sums(weights.over(top))
+    return weights.once(clusters, lambda: clusters.sums(weights.values))
 
 
 def scaled(*logs: Array) -> list[Array]:
@@ -95,8 +120,8 @@ def scaled(*logs: Array) -> list[Array]:
     return [np.exp(column - top) if top > -math.inf else np.zeros(column.size) for column in logs]
 
 
-def log_fraction(clusters: Clusters, part: Array, whole: Array, why: str) -> Figure:
-    """Share of a whole, both given by their logs [N]; 0 and 1 have no interval."""
+def log_fraction(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figure:
+    """Share of a whole of weights [N]; 0 and 1 have no interval."""
     return _no_certainty(log_ratio(clusters, part, whole, why))
 
 
