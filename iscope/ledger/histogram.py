@@ -71,7 +71,7 @@ def edges(index: int) -> tuple[float, float]:
 
 def middles(indices: Array) -> Array:
     """Middle of each of some bins, nats, float64; 0 of the one around zero."""
-    step = indices - _ZERO_BIN
+    step = indices - ZERO_BIN
     outer = _magnitudes(np.abs(step))
     inner = np.where(step == 0, -outer, _magnitudes(np.abs(step) - 1))
     return np.asarray(np.sign(step) * (inner + outer) / 2)
