@@ -15,6 +15,7 @@ from torch import Tensor
 
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import RecipeRows
+from iscope.ledger.rows import LedgerRows
 from iscope.recipes.model import Denominator, Loss
 from iscope.replay.aggregation import Totals, counted_rollouts, counted_tokens, divisors
 from iscope.replay.groups import Groups
@@ -39,10 +40,12 @@ class Denominators:
 
 def denominators(rows: RecipeRows) -> Denominators:
     """Compute them for the rollouts of a recipe that was replayed, once for all figures."""
-    return rows.rows.once(("denominators", rows.index), lambda: _denominators(rows))
+    kept, base, survivors, full = rows.rows.recent(("denominators", rows.index), lambda: _denominators(rows))
+    return Denominators(kept, base, survivors, full)
 
 
-def _denominators(rows: RecipeRows) -> Denominators:
+def _denominators(rows: RecipeRows) -> Array:
+    """The four of them [4, N]."""
     loss, counted, batch = rows.recipe.loss, rows.recipe.loss.denominator, _Batch.of(rows)
     read = batch.read_tokens
     left = (read - batch.column("logged.dropped")).masked_fill(batch.column("logged.gone") > 0, 0)
@@ -52,11 +55,13 @@ def _denominators(rows: RecipeRows) -> Denominators:
     kept = torch.cat([torch.from_numpy(rows.kept.astype(np.int64)), torch.zeros(batch.rest, dtype=torch.int64)])
     every = counted_rollouts(loss, read, None)
     counted_left = every if counted.counts_dropped else counted_rollouts(loss, left, gone)
-    return Denominators(
-        kept=batch.logs(loss, left, read if counted.counts_dropped else left, counted_left),
-        base=batch.logs(loss, read, read, every),
-        survivors=batch.logs(own, kept, kept, kept > 0),
-        full=batch.logs(own, read, read, every),
+    return np.stack(
+        [
+            batch.logs(loss, left, read if counted.counts_dropped else left, counted_left),
+            batch.logs(loss, read, read, every),
+            batch.logs(own, kept, kept, kept > 0),
+            batch.logs(own, read, read, every),
+        ]
     )
 
 
@@ -90,7 +95,7 @@ class _Batch:
     """
 
     rows: RecipeRows
-    frame: pl.DataFrame
+    frame: LedgerRows
     rest: int
     places: Tensor
     groups: Tensor | None
@@ -99,7 +104,7 @@ class _Batch:
     def of(cls, rows: RecipeRows) -> _Batch:
         frame = rows.rows.batch_frame
         places = torch.from_numpy(rows.rows.batch_places)
-        groups = Groups().numbers(frame, places) if rows.recipe.loss.aggregation.by_group else None
+        groups = Groups().numbers(_grouped(frame), places) if rows.recipe.loss.aggregation.by_group else None
         return cls(rows, frame, frame.height - rows.rows.rollouts, places, groups)
 
     @property
@@ -128,3 +133,7 @@ class _Batch:
         found = divisors(loss, tokens, self.places, totals, self.groups)[scored]
         logs: Array = np.log(found.numpy())
         return logs
+
+
+def _grouped(frame: LedgerRows) -> pl.DataFrame:
+    return frame.select(name for name in ("group_id",) if name in frame.columns)
