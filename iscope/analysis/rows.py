@@ -48,12 +48,15 @@ class Rows:
     batch_column: str | None = None
     bounded: bool = True
     _memo: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
-    _recent: Recent[Array] = field(default_factory=Recent, repr=False, compare=False)
 
     @property
     def rollouts(self) -> int:
         """N."""
         return self.frame.height
+
+    @cached_property
+    def _recent(self) -> Recent[Array]:
+        return Recent(self.rollouts)
 
     @cached_property
     def n(self) -> Array:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import torch
 from torch import Tensor
 
+from iscope.ledger.memory import release
 from iscope.ledger.order import KEYS, canonical_order
 from iscope.ledger.rows import Array, Held, LedgerRows, Piece
 from iscope.ledger.run import Run, Spill
@@ -78,26 +78,24 @@ def put_together(parts: Sequence[LedgerRows]) -> LedgerRows:
         UsageError: when the disk has no room for them.
     """
     pieces = [piece for part in parts for piece in part.pieces]
+    assert sum(part.height for part in parts) == sum(piece.height for piece in pieces), "some rows were left out"
     held = [piece for piece in pieces if isinstance(piece, Held)]
-    if len(held) == len(pieces) and sum(piece.held for piece in held) <= HELD:
-        rows = pl.concat([part.to_frame() for part in parts], how="diagonal_relaxed")
-        return LedgerRows.of(rows[canonical_order(rows)])
     runs = [piece for piece in pieces if isinstance(piece, Run)]
     if len(runs) > _RUNS:
         return canonical(LedgerRows(_copied(pieces)))
     if sum(piece.held for piece in held) > HELD:
         return canonical(LedgerRows([*runs, *_copied(held)]))
-    return canonical(LedgerRows(pieces))
+    if not held:
+        return canonical(LedgerRows(runs))
+    rows = pl.concat([piece.frame for piece in held], how="diagonal_relaxed")
+    if runs:
+        return canonical(LedgerRows([*runs, Held(rows)]))
+    return LedgerRows.of(rows[canonical_order(rows)])
 
 
 def canonical(rows: LedgerRows) -> LedgerRows:
     """Return rows in canonical order: by content, then by id."""
     return rows.chosen(canonical_order(rows))
-
-
-def release() -> None:
-    """Give memory back that libraries keep of what is gone."""
-    pa.default_memory_pool().release_unused()
 
 
 def _copied(pieces: Sequence[Piece]) -> list[Run]:

@@ -11,11 +11,16 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import polars as pl
 
+from iscope.ledger.memory import release
+
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
 
-# Bytes of columns that were read from files, or put in order, and may be asked for again.
-RECENT = 2**26
+# Bytes of columns that were read from files, or put in order, and may be asked for again; of columns that are larger so
+# many, since each is made anew otherwise whenever a figure asks for it.
+RECENT, _COLUMNS = 2**26, 5
+# Bytes that are let go of before memory is given back.
+_RELEASED = 2**28
 
 
 class Piece(Protocol):
@@ -73,11 +78,11 @@ class Held:
 class Recent(Generic[T]):
     """The values that were asked for last, up to a number of bytes."""
 
-    def __init__(self, most: int = RECENT) -> None:
-        """Start with none."""
-        self._most = most
+    def __init__(self, height: int) -> None:
+        """Start with none; values are of so many rows."""
+        self._most = max(RECENT, _COLUMNS * 8 * height)
         self._values: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
-        self._bytes = 0
+        self._bytes = self._gone = 0
 
     def get(self, name: Hashable) -> T | None:
         """Return a value that is still there."""
@@ -91,7 +96,11 @@ class Recent(Generic[T]):
         self._values[name] = value, size
         self._bytes += size
         while self._bytes > self._most:
-            self._bytes -= self._values.popitem(last=False)[1][1]
+            size = self._values.popitem(last=False)[1][1]
+            self._bytes, self._gone = self._bytes - size, self._gone + size
+        if self._gone > _RELEASED:
+            self._gone = 0
+            release()
 
 
 class LedgerRows:
@@ -112,9 +121,9 @@ class LedgerRows:
         """
         self._pieces = tuple(pieces)
         self._places = None if places is None else pl.Series(np.asarray(places), dtype=pl.get_index_type())
-        self._recent = Recent[pl.Series]()
         self.schema = pl.concat([piece.schema.to_frame() for piece in self._pieces], how="diagonal_relaxed").schema
         self.height = sum(piece.height for piece in self._pieces) if self._places is None else len(self._places)
+        self._recent = Recent[pl.Series](self.height)
 
     @classmethod
     def of(cls, frame: pl.DataFrame) -> LedgerRows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO
@@ -16,10 +17,19 @@ import pyarrow.parquet as pq
 from iscope.errors import DataError, UsageError
 
 
+class Opened:
+    """An open file, closed when nobody has it any more."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        """Take a file over."""
+        self.file = file
+        weakref.finalize(self, _close, file)
+
+
 class Section(io.RawIOBase):
     """A part of an open file, to be read; several of one file do not disturb each other."""
 
-    def __init__(self, file: IO[bytes], start: int, size: int) -> None:
+    def __init__(self, file: Opened, start: int, size: int) -> None:
         """Take ``size`` bytes from ``start`` on; the file stays open for as long as this is there."""
         self._file, self._start, self._size, self._at = file, start, size, 0
 
@@ -45,7 +55,7 @@ class Section(io.RawIOBase):
         left = max(self._size - self._at, 0)
         wanted = left if size is None or size < 0 else min(size, left)
         parts = []
-        while wanted and (part := os.pread(self._file.fileno(), wanted, self._start + self._at)):
+        while wanted and (part := os.pread(self._file.file.fileno(), wanted, self._start + self._at)):
             parts.append(part)
             self._at += len(part)
             wanted -= len(part)
@@ -119,7 +129,7 @@ class Spill:
 
     def __init__(self) -> None:
         """Start without a file."""
-        self._files: list[IO[bytes]] = []
+        self._files: list[Opened] = []
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, frame: pl.DataFrame) -> None:
@@ -143,31 +153,50 @@ class Spill:
         """
         try:
             self._end()
-            for file in self._files:
-                file.flush()
+            for opened in self._files:
+                opened.file.flush()
         except OSError as error:
             raise _no_room(error) from None
         where = tempfile.gettempdir()
-        return [Run(where, [Section(file, 0, os.fstat(file.fileno()).st_size)]) for file in self._files]
+        return [Run(where, [Section(one, 0, os.fstat(one.file.fileno()).st_size)]) for one in self._files]
 
     def _write(self, table: pa.Table) -> None:
         if self._writer is not None and self._writer.schema != table.schema:
             self._end()
         if self._writer is None:
-            self._files.append(tempfile.TemporaryFile(prefix="iscope-"))  # noqa: SIM115 - open while it is read
+            self._files.append(Opened(tempfile.TemporaryFile(prefix="iscope-")))  # noqa: SIM115 - for as long as it is read
             texts = [field.name for field in table.schema if pa.types.is_large_string(field.type)]
             options = {"compression": "lz4", "use_dictionary": texts, "write_statistics": False}
-            self._writer = pq.ParquetWriter(self._files[-1], table.schema, **options)
+            self._writer = pq.ParquetWriter(self._files[-1].file, table.schema, **options)
+            weakref.finalize(self, _leave, self._writer)
         self._writer.write_table(table, row_group_size=max(len(table), 1))
 
     def _end(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.close()
+            _finish(writer)
+
+
+def _finish(writer: pq.ParquetWriter) -> None:
+    try:
+        writer.close()
+    finally:
+        writer.is_open = False  # or it would try once more, and print that it failed, when it is collected
+
+
+def _leave(writer: pq.ParquetWriter) -> None:
+    if writer.is_open:
+        with suppress(OSError):
+            _finish(writer)
+
+
+def _close(file: IO[bytes]) -> None:
+    with suppress(OSError):  # what was not written yet of a file that nobody will read
+        file.close()
 
 
 def _no_room(error: OSError) -> UsageError:
+    folder, reason = tempfile.tempdir or "the temporary folder", error.strerror or error
     return UsageError(
-        f"{tempfile.gettempdir()}: cannot keep the rows of the ledger there ({error.strerror or error}); set TMPDIR to "
-        "a folder with more room."
+        f"{folder}: cannot keep the rows of the ledger there ({reason}); set TMPDIR to a folder with more room."
     )

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +24,7 @@ from iscope.errors import DataError, UsageError
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
 from iscope.ledger.rows import LedgerRows
-from iscope.ledger.run import Run, Section
+from iscope.ledger.run import Opened, Run, Section
 from iscope.ledger.sample import Sample
 from iscope.ledger.tail import Tails
 from iscope.recipes.grammar import parse
@@ -156,11 +156,12 @@ def _read_rows(path: str | os.PathLike[str], archive: zipfile.ZipFile, name: str
         with archive.open(info) as member:
             while member.read(_GROUP):  # which checks its sum
                 pass
-    file = open(path, "rb")  # noqa: SIM115 - open for as long as rows are read
-    return LedgerRows([Run(str(path), [Section(file, _start(file, info), info.file_size) for info in tables])])
+    opened = Opened(open(path, "rb"))  # noqa: SIM115 - for as long as rows are read
+    sections = [Section(opened, _start(opened.file, info), info.file_size) for info in tables]
+    return LedgerRows([Run(str(path), sections)])
 
 
-def _start(file: BinaryIO, info: zipfile.ZipInfo) -> int:
+def _start(file: IO[bytes], info: zipfile.ZipInfo) -> int:
     """Where the bytes of a member that is not compressed begin: behind its local header, a name and an extra field.
 
     Source: APPNOTE 4.3.7 of the ZIP format.
