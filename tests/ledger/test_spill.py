@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -170,3 +174,32 @@ def test_nothing_is_left_after_an_error(folder):
         patch.setattr(collected, "HELD", 1)
         with pytest.raises(KeyboardInterrupt):
             local.run(broken(), PLAN)
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    """The rows are 170 MiB, and with what else a report takes the peak is beyond 500 MiB where they are held."""
+    dump = short_rollouts(200_000, tmp_path / "dump.parquet")
+    script = Path(__file__).with_name("bounded_process.py")
+    done = subprocess.run(
+        [sys.executable, script, dump, str(2**24)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert 100 < float(done.stdout) < 400
+
+
+def short_rollouts(count: int, path: Path) -> Path:
+    """Write rollouts of two tokens."""
+    random = np.random.default_rng(0)
+    inference = -random.exponential(0.5, (count, 2)).astype(np.float32)
+    trainer = np.minimum(inference + random.normal(0, 0.05, (count, 2)).astype(np.float32), 0)
+    columns = {
+        "rollout_id": np.arange(count),
+        "inference_logprobs": pl.Series(inference).arr.to_list(),
+        "trainer_logprobs": pl.Series(trainer).arr.to_list(),
+        "advantage": random.normal(size=count).astype(np.float32),
+    }
+    pl.DataFrame(columns).write_parquet(path, row_group_size=2**14)
+    return path
