@@ -92,7 +92,9 @@ class Recent(Generic[T]):
         return self._values[name][0]
 
     def put(self, name: Hashable, value: T, size: int) -> None:
-        """Keep a value of so many bytes, and let go of those that were asked for the longest ago."""
+        """Keep a value of so many bytes, unless it alone is too large; let go of what was asked for the longest ago."""
+        if size > self._most:
+            return
         self._values[name] = value, size
         self._bytes += size
         while self._bytes > self._most:
