@@ -26,6 +26,7 @@ from iscope.api import make_plan
 from iscope.dump import Sides, open_dump
 from iscope.engines import local
 from iscope.ledger.ledger import Ledger
+from iscope.ledger.rows import LedgerRows
 from iscope.model import Figure, Node
 
 SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "data" / "sample"
@@ -62,15 +63,16 @@ def coverage(dump: str, samples: int) -> Iterator[tuple[str, int, int]]:
     ledger = ledger_of(dump)
     rows = scored_rows(ledger)
     truth = {name: figure.value for name, figure in figures_of(ledger, rows)}
-    groups = [group.to_numpy() for group in rows.frame.with_row_index().group_by("group_id").agg("index")["index"]]
+    whole = rows.frame.to_frame()
+    groups = [group.to_numpy() for group in whole.with_row_index().group_by("group_id").agg("index")["index"]]
     random = np.random.default_rng(0)
     shown: dict[str, int] = defaultdict(int)
     covered: dict[str, int] = defaultdict(int)
     for _ in range(samples):
         drawn = [groups[index] for index in random.integers(0, len(groups), len(groups))]
         ids = np.repeat(np.arange(len(drawn)), [len(group) for group in drawn])
-        frame = rows.frame[np.concatenate(drawn)].with_columns(pl.Series("group_id", ids))
-        for name, figure in figures_of(ledger, Rows(frame, rows.histograms)):
+        frame = whole[np.concatenate(drawn)].with_columns(pl.Series("group_id", ids))
+        for name, figure in figures_of(ledger, Rows(LedgerRows.of(frame), rows.histograms)):
             value = truth.get(name)
             if figure.low is not None and figure.high is not None and value is not None:
                 shown[name] += 1

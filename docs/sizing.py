@@ -23,7 +23,7 @@ class Measured:
         pass_ns: wall time of the token pass, ns a token (the slope over the size of the dump).
         dump_bytes: bytes of the Parquet files, a token.
         rollout_tokens: tokens of a rollout.
-        ledger_bytes: bytes of a rollout's row of the ledger in memory.
+        ledger_bytes: bytes of a rollout's row of the ledger, before compression.
     """
 
     pass_ns: float
@@ -50,7 +50,7 @@ def pass_seconds(tokens: float, machines: int, measured: Measured, bandwidth: fl
 
 
 def ledger_bytes(tokens: float, measured: Measured) -> float:
-    """Return the bytes of the rows of the whole ledger, which the merging machine holds."""
+    """Return the bytes of the rows of the whole ledger, before compression."""
     return tokens / measured.rollout_tokens * measured.ledger_bytes
 
 

@@ -163,7 +163,7 @@ def _padded(lists: dict) -> RolloutBatch:
 def test_padding_changes_nothing(table):
     recipes, batch, padded = _defaults(table), batch_of(ORDINARY), _padded(ORDINARY)
     plain, wide = _ledger(recipes, batch), _ledger(recipes, padded)
-    unpadded = [ledger.rows.drop("tokens").sort("rollout_id") for ledger in (plain, wide)]
+    unpadded = [ledger.rows.to_frame().drop("tokens").sort("rollout_id") for ledger in (plain, wide)]
     assert unpadded[0].equals(unpadded[1])
     for recipe in recipes:
         one, other = (replay_batch(each, recipe, "exclude") for each in (batch, padded))

@@ -11,6 +11,7 @@ import torch
 from iscope.analysis.frameworks.trl_losses import loss_metrics
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.ledger.loss_columns import measure_loss
+from iscope.ledger.rows import LedgerRows
 from iscope.recipes.grammar import parse
 from iscope.recipes.options import spell
 from iscope.replay.aggregation import Totals, divisors
@@ -65,7 +66,7 @@ def test_metrics_of_the_loss(golden, variant):
         view = token_view(batch, batch.loss_mask, "trl")
         columns = {f"recipe0:{name}": values for name, values in measure_loss(view, recipe).items()}
         columns["scored"] = view.segments.lengths
-        rows = Rows(pl.DataFrame({name: values.numpy() for name, values in columns.items()}), {})
+        rows = Rows(LedgerRows.of(pl.DataFrame({name: values.numpy() for name, values in columns.items()})), {})
         found = loss_metrics(RecipeRows(rows, 0, recipe, 0))
         logged = {name: value for name, [value] in json.loads(case["metrics"]).items() if name != "entropy"}
         assert set(found) == set(logged)

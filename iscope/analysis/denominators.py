@@ -17,6 +17,7 @@ from torch import Tensor
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import RecipeRows
+from iscope.ledger.rows import LedgerRows
 from iscope.recipes.model import Aggregation, Denominator, Loss
 from iscope.replay.aggregation import Totals, counted_rollouts, counted_tokens, divisors
 from iscope.replay.groups import Groups
@@ -89,7 +90,7 @@ class _Batch:
     """
 
     rows: RecipeRows
-    frame: pl.DataFrame
+    frame: LedgerRows
     rest: int
     places: Tensor
     groups: Tensor | None
@@ -98,7 +99,7 @@ class _Batch:
     def of(cls, rows: RecipeRows) -> _Batch:
         frame = rows.rows.batch_frame
         places = torch.from_numpy(rows.rows.batch_places)
-        groups = Groups().numbers(frame, places) if rows.recipe.loss.aggregation.by_group else None
+        groups = Groups().numbers(_grouped(frame), places) if rows.recipe.loss.aggregation.by_group else None
         return cls(rows, frame, frame.height - rows.rows.rollouts, places, groups)
 
     @cached_property
@@ -149,3 +150,7 @@ class _Batch:
 
 def _integers(column: pl.Series) -> Tensor:
     return torch.from_numpy(column.cast(pl.Int64).to_numpy(writable=True))
+
+
+def _grouped(frame: LedgerRows) -> pl.DataFrame:
+    return frame.select(name for name in ("group_id",) if name in frame.columns)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from iscope.ledger.ledger import Ledger
+from iscope.ledger.rows import LedgerRows
 
 _SPREAD = ((0.0, "min"), (0.5, "median"), (1.0, "max"))
 
@@ -22,7 +23,7 @@ def shape_of(ledger: Ledger) -> dict[str, Any]:
     rows = ledger.rows
     return {
         "length": _spread(rows["loss_tokens"]),
-        "group_size": _spread(rows.group_by("group_id").len()["len"]) if "group_id" in rows.columns else None,
+        "group_size": _spread(rows["group_id"].value_counts()["count"]) if "group_id" in rows.columns else None,
         **{
             name: _values(rows, column)
             for name, column in (
@@ -42,7 +43,7 @@ def _spread(values: pl.Series) -> dict[str, int] | None:
     return {name: int(numbers[round(share * (numbers.size - 1))]) for share, name in _SPREAD}
 
 
-def _values(rows: pl.DataFrame, column: str) -> dict[str, Any] | None:
+def _values(rows: LedgerRows, column: str) -> dict[str, Any] | None:
     if column not in rows.columns or rows[column].null_count() == rows.height:
         return None
     values = rows[column].drop_nulls()

@@ -17,13 +17,14 @@ from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.frameworks import framework_metrics
 from iscope.analysis.levels import Levels
 from iscope.analysis.onset import onset
-from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows
+from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows, trained_rows
 from iscope.analysis.sampling import sampling
 from iscope.analysis.verdict import verdict
 from iscope.analysis.worst import worst
 from iscope.dump.supplied import Supplied
 from iscope.engines.batch_scope import in_words
 from iscope.ledger.ledger import Ledger
+from iscope.ledger.rows import LedgerRows
 from iscope.model import Coverage, Figures, RecipeReport, Report
 from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
@@ -65,7 +66,8 @@ def build_report(
     replayed = [recipe_rows(ledger, rows, index) for index in shown]
     able = [recipe for recipe in replayed if recipe.replayed]
     cuts = {key: Breakdown(rows, key) for key in dict.fromkeys([*by, *several(rows)])}
-    recipes = [_recipe(ledger, recipe, cuts.values()) for recipe in replayed]
+    trained = trained_rows(ledger)
+    recipes = [_recipe(ledger, recipe, trained, cuts.values()) for recipe in replayed]
     tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
     tokens = Tokens.of(ledger.sample)
     findings = find(Evidence(rows, tokens, coverage, mismatch, able, tried, supplied, levels))
@@ -89,7 +91,7 @@ def build_report(
     )
 
 
-def _recipe(ledger: Ledger, replayed: RecipeRows, cuts: Iterable[Breakdown]) -> RecipeReport:
+def _recipe(ledger: Ledger, replayed: RecipeRows, trained: Rows, cuts: Iterable[Breakdown]) -> RecipeReport:
     recipe = replayed.recipe
     figures = recipe_figures(replayed) if replayed.replayed else {}
     for cut in cuts if replayed.replayed else ():
@@ -104,7 +106,7 @@ def _recipe(ledger: Ledger, replayed: RecipeRows, cuts: Iterable[Breakdown]) -> 
         like=recipe.like,
         fitted=recipe.fitted,
         figures=figures,
-        framework=framework_metrics(ledger, replayed.index) if replayed.replayed else {},
+        framework=framework_metrics(ledger, replayed.index, trained) if replayed.replayed else {},
         why=None if replayed.replayed else _why_not(recipe),
     )
 
@@ -132,8 +134,8 @@ def _coverage(ledger: Ledger, rows: Rows, files: int, excluded: dict[str, int], 
     )
 
 
-def _total(frame: pl.DataFrame, column: str) -> int:
-    return int(frame[column].cast(pl.Int64).sum())
+def _total(rows: LedgerRows, column: str) -> int:
+    return int(rows[column].cast(pl.Int64).sum())
 
 
 def _assumptions(ledger: Ledger, rows: Rows) -> list[str]:

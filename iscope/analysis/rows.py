@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -16,6 +16,7 @@ from iscope.analysis.numbers import Array, log_of
 from iscope.analysis.ratio_summary import Moments
 from iscope.ledger.histogram import Counts
 from iscope.ledger.ledger import Ledger
+from iscope.ledger.rows import LedgerRows, Recent
 from iscope.ledger.tail import Tails
 from iscope.recipes.model import BoundRecipe, Level, Pair, Signs
 from iscope.replay.normalisation import mean_parts, mean_weight
@@ -39,11 +40,11 @@ class Rows:
         bounded: whether figures over these rows get intervals.
     """
 
-    frame: pl.DataFrame
+    frame: LedgerRows
     histograms: dict[str, Counts]
     without: tuple[int, int] = (0, 0)
     tails: Tails = field(default_factory=dict)
-    rest: pl.DataFrame | None = None
+    rest: LedgerRows | None = None
     batch_column: str | None = None
     bounded: bool = True
     _memo: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -52,6 +53,10 @@ class Rows:
     def rollouts(self) -> int:
         """N."""
         return self.frame.height
+
+    @cached_property
+    def _recent(self) -> Recent[Array]:
+        return Recent(self.rollouts)
 
     @cached_property
     def n(self) -> Array:
@@ -66,7 +71,9 @@ class Rows:
     @cached_property
     def cluster_codes(self) -> Array:
         """Int64 [N], equal for rollouts of one group; a rollout without a group is on its own."""
-        return cluster_codes(self.frame)
+        if "group_id" not in self:
+            return np.arange(self.rollouts)
+        return cluster_codes(self.frame.select(["group_id"]))
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -84,9 +91,9 @@ class Rows:
         return int(self["loss_tokens"].sum()) + self.without[1]
 
     @cached_property
-    def batch_frame(self) -> pl.DataFrame:
+    def batch_frame(self) -> LedgerRows:
         """The rows [N] and below them those of the rest."""
-        return self.frame if self.rest is None else pl.concat([self.frame, self.rest])
+        return self.frame if self.rest is None or not self.rest.height else LedgerRows.stacked([self.frame, self.rest])
 
     @cached_property
     def batch_places(self) -> Array:
@@ -121,10 +128,18 @@ class Rows:
         return flags
 
     def once(self, what: Hashable, make: Callable[[], T]) -> T:
-        """Return what ``make`` returns, made once for all figures that ask for it under this name."""
+        """Return what ``make`` returns, made once for all figures that ask for it under this name; no arrays [N]."""
         if what not in self._memo:
             self._memo[what] = make()
         return cast("T", self._memo[what])
+
+    def recent(self, what: Hashable, make: Callable[[], Array]) -> Array:
+        """Return the array [N], or [k, N], that ``make`` returns; it is made again where there was no room."""
+        found = self._recent.get(what)
+        if found is None:
+            found = make()
+            self._recent.put(what, found, found.nbytes)
+        return found
 
     def resolve(self, pair: Pair) -> Pair:
         """The pair that was measured for this one: without current logprobs the trainer's stand in for them."""
@@ -146,10 +161,10 @@ class Rows:
 
 def scored_rows(ledger: Ledger) -> Rows:
     """Rollouts with at least one scored token: what every figure of the report is over."""
-    rest = ledger.rows.filter(pl.col("scored") == 0)
+    scored = ledger.rows["scored"].to_numpy() > 0
+    rest = ledger.rows.chosen(np.flatnonzero(~scored))
     without = (rest.height, int(rest["loss_tokens"].cast(pl.Int64).sum()))
-    scored = ledger.rows.filter(pl.col("scored") > 0)
-    return Rows(scored, ledger.histograms, without, ledger.tails, rest, ledger.plan.batch_column)
+    return Rows(ledger.rows.where(scored), ledger.histograms, without, ledger.tails, rest, ledger.plan.batch_column)
 
 
 def recipe_rows(ledger: Ledger, rows: Rows, index: int) -> RecipeRows:
@@ -160,8 +175,18 @@ def recipe_rows(ledger: Ledger, rows: Rows, index: int) -> RecipeRows:
 
 def trained_rows(ledger: Ledger) -> Rows:
     """Every rollout as its framework saw it: empty ones in, unscored loss tokens by the framework's convention."""
-    untouched = ledger.rows.filter(pl.col("loss_tokens") == pl.col("usable_tokens"))
-    return Rows(pl.concat([untouched, ledger.trained], how="diagonal_relaxed"), {})
+    untouched = ledger.rows.where((ledger.rows["loss_tokens"] == ledger.rows["usable_tokens"]).to_numpy())
+    return Rows(LedgerRows.stacked([untouched, ledger.trained]) if ledger.trained.height else untouched, {})
+
+
+def _recent(make: Callable[[RecipeRows], Array]) -> Callable[[RecipeRows], Array]:
+    """An array [N] that is kept while there is room, and else made again."""
+
+    @wraps(make)
+    def get(rows: RecipeRows) -> Array:
+        return rows.rows.recent((make.__name__, rows.index), lambda: make(rows))
+
+    return get
 
 
 @dataclass(frozen=True)
@@ -250,14 +275,16 @@ class RecipeRows:
         assert isinstance(self.recipe.weight.level, Level)
         return self.recipe.weight.level
 
-    @cached_property
+    @property
+    @_recent
     def kept(self) -> Array:
         """Tokens that were not rejected."""
         if self.per_token:
             return self["kept"]
         return self.rows.n * self["kept"] if self._has("kept") else self.rows.n
 
-    @cached_property
+    @property
+    @_recent
     def masked(self) -> Array:
         """Tokens that were rejected."""
         return self.rows.n - self.kept
@@ -267,17 +294,20 @@ class RecipeRows:
         """Tokens that a filter took out of the loss mask itself."""
         return self["logged.dropped"] if self._has("logged.dropped") else np.zeros(self.rows.rollouts, dtype=np.int64)
 
-    @cached_property
+    @property
+    @_recent
     def truncated_low(self) -> Array:
         """Tokens whose weight was raised to the lower bound."""
         return self["truncated_low"] if self.per_token else self.rows.n * (self["truncated"] < 0)
 
-    @cached_property
+    @property
+    @_recent
     def truncated_high(self) -> Array:
         """Tokens whose weight was cut to the upper bound."""
         return self["truncated_high"] if self.per_token else self.rows.n * (self["truncated"] > 0)
 
-    @cached_property
+    @property
+    @_recent
     def modified(self) -> Array:
         """Tokens that were truncated or rejected."""
         if self.per_token:
@@ -291,7 +321,8 @@ class RecipeRows:
         fired = self[f"rejected{filter_index}"]  # -1: below, 1: above, 2: some token below and some above
         return self.rows.n * ((fired < 0) | (fired == 2)), self.rows.n * (fired > 0)
 
-    @cached_property
+    @property
+    @_recent
     def log_mean_weight(self) -> Array:
         """Log of abs(W), W the mean applied weight of each rollout's scored tokens (rejected: 0)."""
         if not self.per_token:
@@ -319,14 +350,16 @@ class RecipeRows:
         name = f"base{self.base}:gradient_{sign}"
         return log_of(self.rows[name]) if name in self.rows else None
 
-    @cached_property
+    @property
+    @_recent
     def k3_kept(self) -> Array:
         """K3 over the kept tokens, nats."""
         if self.per_token:
             return self["k3_kept"]
         return np.where(self.kept > 0, self.rows.pair("k3_sum", self.recipe.weight.pair), 0.0)
 
-    @cached_property
+    @property
+    @_recent
     def k3_masked(self) -> Array:
         """K3 over the rejected tokens, nats."""
         if self.per_token:

@@ -39,8 +39,8 @@ def worst(rows: Rows, tokens: Tokens, furthest: Tokens) -> Figures | None:
     if not rows.tokens:
         return None
     chosen = _furthest(rows)
-    places = _held(rows, furthest, chosen)
-    rollouts: list[Node] = [_rollout(rows, furthest, row, places) for row in chosen]
+    places, few = _held(rows, furthest, chosen), Rows(rows.frame.chosen(np.array(chosen, dtype=np.int64)), {})
+    rollouts: list[Node] = [_rollout(few, furthest, row, places) for row in range(few.rollouts)]
     listed: list[Node] = [*_tokens(tokens)]
     return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": tokens.size}
 

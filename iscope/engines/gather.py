@@ -5,11 +5,13 @@ from __future__ import annotations
 from iscope.dump.record import Missing
 from iscope.dump.tally import Tally
 from iscope.errors import UsageError
+from iscope.ledger import collected
 from iscope.ledger.ledger import Ledger, merged
 from iscope.ledger.part import Part, Whole
 
-# Ledgers held at a time before they are made one: each brings a sample of up to a million tokens.
-_HELD = 16
+# Ledgers held at a time before they are made one, and rollouts of their samples: each has a sample of up to a million
+# tokens, or 131,072 rollouts.
+_HELD, _SAMPLED = 16, 2**18
 
 
 class Gathering:
@@ -60,8 +62,14 @@ class Gathering:
         self.tallies.append(part.tally)
         self.rows += part.rows
         self._ledgers.append(part.ledger)
-        if len(self._ledgers) >= _HELD:
+        if self._many():
             self._ledgers = [merged(self._ledgers)]
+
+    def _many(self) -> bool:
+        """Whether the ledgers take more memory apart than as one."""
+        rows = sum(ledger.rows.estimated_size() for ledger in self._ledgers)
+        sampled = sum(len(ledger.sample) for ledger in self._ledgers)
+        return len(self._ledgers) >= _HELD or rows > collected.HELD or sampled > _SAMPLED
 
     def missing(self, why: str) -> Missing | None:
         """Return what the parts so far lack of the dump; None where they are all of it."""

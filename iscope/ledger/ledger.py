@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import polars as pl
-import torch
-from torch import Tensor
 
 from iscope.errors import UsageError
+from iscope.ledger import collected
+from iscope.ledger.collected import RowsBuilder, put_together
 from iscope.ledger.furthest import FurthestBuilder, furthest
 from iscope.ledger.histogram import Counts
 from iscope.ledger.measure import Measured
-from iscope.ledger.order import KEYS, canonical_order
 from iscope.ledger.plan import BATCH, ROLLOUT_COLUMNS, Plan
+from iscope.ledger.rows import LedgerRows
 from iscope.ledger.sample import Sample, SampleBuilder
 from iscope.ledger.sweep.batch import added
 from iscope.ledger.sweep.intervals import FamilySums
 from iscope.ledger.tail import TailBuilder, Tails, merge_tails
-from iscope.replay.segments import Array
 from iscope.rollouts import RolloutBatch
-
-# Columns of the dump's rollouts [N], and what was measured of them [N].
-_Part = tuple[pl.DataFrame, dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,8 @@ class Ledger:
     """
 
     plan: Plan
-    rows: pl.DataFrame
-    trained: pl.DataFrame
+    rows: LedgerRows
+    trained: LedgerRows
     histograms: dict[str, Counts]
     unscored: dict[str, dict[str, int]] = field(default_factory=dict)
     rounded_positive: int = 0
@@ -84,8 +79,8 @@ def merged(ledgers: Sequence[Ledger]) -> Ledger:
         sample = sample.merge(ledger.sample)
     return Ledger(
         plan=plan,
-        rows=_canonical([ledger.rows for ledger in ledgers]),
-        trained=_canonical([ledger.trained for ledger in ledgers]),
+        rows=put_together([ledger.rows for ledger in ledgers]),
+        trained=put_together([ledger.trained for ledger in ledgers]),
         histograms=_add_counts([ledger.histograms for ledger in ledgers]),
         unscored=_add_unscored([ledger.unscored for ledger in ledgers]),
         rounded_positive=sum(ledger.rounded_positive for ledger in ledgers),
@@ -102,8 +97,8 @@ class LedgerBuilder:
     def __init__(self, plan: Plan) -> None:
         """Start an empty ledger of a plan."""
         self.plan = plan
-        self._rows: list[_Part] = []
-        self._trained: list[_Part] = []
+        self._rows = RowsBuilder()
+        self._trained = RowsBuilder()
         self._histograms: dict[str, Counts] = {}
         self._unscored: dict[str, dict[str, int]] = {}
         self._rounded_positive = 0
@@ -118,11 +113,17 @@ class LedgerBuilder:
         return self._tails.floors
 
     def add(self, batch: RolloutBatch, measured: Measured) -> None:
-        """Add one measured batch."""
+        """Add one measured batch.
+
+        Raises:
+            UsageError: when there are more rows than memory is to hold, and the disk has no room for them.
+        """
         described = _described(batch, self.plan)
-        self._rows.append((described, _small(measured.columns)))
+        self._rows.add(described, measured.columns)
         if measured.trained:
-            self._trained.append((described[measured.trained_rows.numpy()], _small(measured.trained)))
+            self._trained.add(described[measured.trained_rows.numpy()], measured.trained)
+        if self._rows.held + self._trained.held > collected.HELD:
+            max(self._rows, self._trained, key=lambda rows: rows.held).spill()
         self._histograms = _add_counts([self._histograms, measured.histograms])
         self._unscored = _add_unscored([self._unscored, measured.unscored])
         self._rounded_positive += measured.rounded_positive
@@ -132,12 +133,17 @@ class LedgerBuilder:
         self._furthest.add(batch, measured, described)
 
     def finish(self) -> Ledger:
-        """Return the ledger of everything added, which is gone then; at least one batch must have been added."""
-        rows = _table(self._rows)
+        """Return the ledger of everything added, which is gone then; at least one batch must have been added.
+
+        Raises:
+            UsageError: when there are more rows than memory is to hold, and the disk has no room for them.
+        """
+        rows = self._rows.finish()
+        assert rows is not None
         return Ledger(
             plan=self.plan,
             rows=rows,
-            trained=_table(self._trained) if self._trained else rows.clear(),
+            trained=self._trained.finish() or LedgerRows.of(pl.DataFrame(schema=rows.schema)),
             histograms=self._histograms,
             unscored=self._unscored,
             rounded_positive=self._rounded_positive,
@@ -170,35 +176,6 @@ def _plain(series: pl.Series) -> list[pl.Series]:
     if series.dtype.is_integer():
         return [series.cast(pl.Int64)]
     return [series.cast(pl.Float64 if series.dtype.is_float() else pl.String)]
-
-
-def _table(parts: Sequence[_Part]) -> pl.DataFrame:
-    """All parts as one frame in canonical order, a column at a time: each is taken out of the parts as it goes in."""
-    described = pl.concat([frame for frame, _ in parts], how="diagonal_relaxed")
-    names = list(parts[0][1])
-    keys = {name: _joined(parts, name) for name in names if name in KEYS}
-    order = canonical_order(described.hstack([pl.Series(name, values) for name, values in keys.items()]))
-    columns = []
-    for name in names:
-        columns.append(pl.Series(name, _joined(parts, name)[order]))
-        for _, measured in parts:
-            del measured[name]
-    return described[order].hstack(columns)
-
-
-def _joined(parts: Sequence[_Part], name: str) -> Array:
-    return np.concatenate([measured[name].numpy() for _, measured in parts])
-
-
-def _small(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Counts of a rollout's tokens in half the memory."""
-    return {name: values.int() if values.dtype == torch.int64 else values for name, values in columns.items()}
-
-
-def _canonical(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Stack frames and sort the rows by content, then by id."""
-    rows = pl.concat(frames, how="diagonal_relaxed")
-    return rows[canonical_order(rows)]
 
 
 def _add_counts(parts: Sequence[Mapping[str, Counts]]) -> dict[str, Counts]:

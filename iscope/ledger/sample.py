@@ -25,15 +25,16 @@ from iscope.rollouts import RolloutBatch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Rollouts, what was measured of them, and the columns of them that the ledger keeps.
-_Batch = tuple[RolloutBatch, Measured, pl.DataFrame]
+# Rollouts, what was measured of them that a sample needs, and the columns of them that the ledger keeps.
+_Batch = tuple[RolloutBatch, dict[str, Array], pl.DataFrame]
 
 TOKENS = 1_000_000
 ROLLOUTS = 2**17
 ABS_SUM = "abs_sum"  # sum of abs(d) over a rollout's scored tokens, nats
 
-# Memory is bounded to so many samples, and to so many of batches that wait: a few at a time cost less than each alone.
-_HELD, _TOGETHER = 4.0, 8.0
+# Memory is bounded to so many samples, and to so many tokens and rollouts of batches that wait, in samples: a few
+# batches at a time cost less than each alone.
+_HELD, _TOGETHER_TOKENS, _TOGETHER_ROLLOUTS = 4.0, 8.0, 1.0
 
 _LISTS = ("trainer_logprobs", "inference_logprobs", "current_logprobs", "loss_mask")
 _CONTENT = (f"{Pair.TRAINER_INFERENCE}:log_ratio_sum", "trainer_logprob_sum", "inference_logprob_sum", "tokens")
@@ -109,9 +110,10 @@ class SampleBuilder:
             measured: their rows of the ledger; their keys are made from it.
             described: the columns of the rollouts that the ledger keeps, [N].
         """
-        self._waiting.append((batch, measured, described))
+        needed = {name: measured.columns[name].numpy() for name in (*_CONTENT, _ABS_SUM)}
+        self._waiting.append((batch, needed, described))
         self._ahead = self._ahead.plus(batch)
-        if self._ahead.over(_TOGETHER):
+        if self._ahead.over(_TOGETHER_TOKENS, _TOGETHER_ROLLOUTS):
             self._look()
 
     def finish(self) -> Sample:
@@ -129,7 +131,7 @@ class SampleBuilder:
                 self._parts.append(_copy(*batch, keys[within], rows[within]))
                 self._held = self._held.plus(self._parts[-1])
         self._waiting, self._ahead = [], _Size()
-        if self._held.over(_HELD):
+        if self._held.over(_HELD, _HELD):
             self._parts = [_smallest(self._parts)]
             self._held = _Size().plus(self._parts[0])
 
@@ -157,9 +159,9 @@ class _Size:
     def plus(self, part: Sample | RolloutBatch) -> _Size:
         return _Size(self.tokens + part.tokens, self.rollouts + len(part))
 
-    def over(self, samples: float) -> bool:
+    def over(self, tokens: float, rollouts: float) -> bool:
         """Whether they are more than so many whole samples have, of one or of the other."""
-        return self.tokens > samples * TOKENS or self.rollouts > samples * ROLLOUTS
+        return self.tokens > tokens * TOKENS or self.rollouts > rollouts * ROLLOUTS
 
 
 def _smallest(parts: list[Sample]) -> Sample:
@@ -204,9 +206,9 @@ def _arranged(arrays: list[Array], parts: list[Sample], order: Array) -> Array:
     return np.concatenate([arrays[p][a:b] for p, a, b in zip(part, start, stop, strict=True)])
 
 
-def _copy(batch: RolloutBatch, measured: Measured, described: pl.DataFrame, keys: Array, rows: Array) -> Sample:
+def _copy(batch: RolloutBatch, measured: dict[str, Array], described: pl.DataFrame, keys: Array, rows: Array) -> Sample:
     settings = [_plain(batch.columns[name][rows]) for name in SETTINGS if name in batch.columns.columns]
-    sizes = pl.Series(ABS_SUM, measured.columns[_ABS_SUM].numpy()[rows])
+    sizes = pl.Series(ABS_SUM, measured[_ABS_SUM][rows])
     chosen = described[rows]
     if settings:
         chosen = chosen.drop([one.name for one in settings], strict=False)
@@ -265,7 +267,7 @@ def _keys(batches: Sequence[_Batch], limit: np.uint64) -> list[tuple[_Batch, tup
     rows = np.flatnonzero((group <= limit) | ~grouped)
     content = np.zeros(rows.size, dtype=np.uint64)
     for name in _CONTENT:
-        columns = [measured.columns[name].numpy().astype(np.float64) for _, measured, _ in batches]
+        columns = [measured[name].astype(np.float64) for _, measured, _ in batches]
         values = np.concatenate(columns)[rows] + 0.0  # -0 becomes 0
         content = _mix(content ^ values.view(np.uint64))
     keys = np.where(grouped[rows], group[rows] | (content >> np.uint64(32)), content)

@@ -1,16 +1,21 @@
-"""A ledger as one file: a zip of Parquet tables (rows, histograms, tails, sample, furthest) and a JSON header."""
+"""A ledger as one file: a zip of Parquet tables (rows, histograms, tails, sample, furthest) and a JSON header.
+
+Rows are in tables of some columns each, so that neither who writes them nor who reads them needs memory for all.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import re
 import secrets
+import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +23,8 @@ import polars as pl
 from iscope.errors import DataError, UsageError
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
+from iscope.ledger.rows import LedgerRows
+from iscope.ledger.run import Opened, Run, Section
 from iscope.ledger.sample import Sample
 from iscope.ledger.tail import Tails
 from iscope.recipes.grammar import parse
@@ -27,7 +34,9 @@ from iscope.recipes.own.decode import decode
 from iscope.recipes.own.encode import to_json
 from iscope.recipes.own.where import Where
 
-FORMAT = {"name": "iscope.ledger", "version": 2}
+FORMAT = {"name": "iscope.ledger", "version": 3}
+# Bytes of columns that are written at a time, rows of a row group, and bytes of rows that are read into memory.
+_BLOCK, _GROUP, _LOADED = 2**25, 2**16, 2**23
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip members carry a time; a fixed one keeps equal ledgers equal byte for byte
 
 
@@ -61,8 +70,8 @@ def _save(ledger: Ledger, target: Path, members: Mapping[str, bytes]) -> None:
         with part.open("xb") as handle:
             with zipfile.ZipFile(handle, "w") as archive:
                 _write(archive, "header.json", json.dumps(header, sort_keys=True).encode())
-                _write(archive, "rows.parquet", _parquet(ledger.rows))
-                _write(archive, "trained.parquet", _parquet(ledger.trained))
+                _write_rows(archive, "rows", ledger.rows)
+                _write_rows(archive, "trained", ledger.trained)
                 _write(archive, "histograms.parquet", _parquet(pl.DataFrame(ledger.histograms)))
                 _write(archive, "tails.parquet", _parquet(_listed(ledger.tails)))
                 _write(archive, "sample.parquet", _parquet(ledger.sample.to_frame()))
@@ -77,7 +86,7 @@ def _save(ledger: Ledger, target: Path, members: Mapping[str, bytes]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Ledger:
-    """Read a ledger.
+    """Read a ledger; rows that are many stay in the file, and are read from there when they are asked for.
 
     Raises:
         DataError: when the file is no ledger, or one of another version.
@@ -88,16 +97,14 @@ def load(path: str | os.PathLike[str]) -> Ledger:
             if header.get("format") != FORMAT:
                 found = header.get("format")
                 raise DataError(f"{path} is a ledger of format {found}, this iscope reads {FORMAT}: measure it again.")
-            frames = {
-                name: pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet")))
-                for name in ("rows", "trained", "histograms", "tails", "sample", "furthest")
-            }
+            frames = {name: _frame(archive, name) for name in ("histograms", "tails", "sample", "furthest")}
+            rows, trained = (_read_rows(path, archive, name) for name in ("rows", "trained"))
     except (OSError, zipfile.BadZipFile, KeyError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} cannot be read as a ledger: {error}.") from error
     return Ledger(
         plan=_plan(header["plan"], _own(path, header["own"])),
-        rows=frames["rows"],
-        trained=frames["trained"],
+        rows=rows,
+        trained=trained,
         histograms={name: np.array(frames["histograms"][name]) for name in frames["histograms"].columns},
         unscored=header["unscored"],
         rounded_positive=header["rounded_positive"],
@@ -123,6 +130,48 @@ def _plan(data: dict[str, Any], own: dict[str, Recipe]) -> Plan:
 def _listed(tails: Tails) -> pl.DataFrame:
     values = [pl.Series(tail) for tail in tails.values()]
     return pl.DataFrame({"pair": list(tails), "log_ratio": values}, schema_overrides={"pair": pl.String})
+
+
+def _write_rows(archive: zipfile.ZipFile, name: str, rows: LedgerRows) -> None:
+    """Write rows as tables of as many columns as fit into memory, one at least."""
+    most = max(_BLOCK // max(8 * rows.height, 1), 1)
+    for index, columns in enumerate(_by(rows.columns, most)):
+        info = zipfile.ZipInfo(f"{name}.{index}.parquet", _EPOCH)
+        with archive.open(info, "w", force_zip64=True) as member:
+            rows.select(columns).write_parquet(member, row_group_size=_GROUP)
+
+
+def _by(names: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    for first in range(0, max(len(names), 1), most):
+        yield names[first : first + most]
+
+
+def _read_rows(path: str | os.PathLike[str], archive: zipfile.ZipFile, name: str) -> LedgerRows:
+    tables = [info for info in archive.infolist() if re.fullmatch(rf"{name}\.\d+\.parquet", info.filename)]
+    tables.sort(key=lambda info: int(info.filename.split(".")[1]))
+    if sum(info.file_size for info in tables) <= _LOADED:
+        frames = [pl.read_parquet(io.BytesIO(archive.read(info))) for info in tables]
+        return LedgerRows.of(pl.concat(frames, how="horizontal"))
+    for info in tables:
+        with archive.open(info) as member:
+            while member.read(_GROUP):  # which checks its sum
+                pass
+    opened = Opened(open(path, "rb"))  # noqa: SIM115 - for as long as rows are read
+    sections = [Section(opened, _start(opened.file, info), info.file_size) for info in tables]
+    return LedgerRows([Run(str(path), sections)])
+
+
+def _start(file: IO[bytes], info: zipfile.ZipInfo) -> int:
+    """Where the bytes of a member that is not compressed begin: behind its local header, a name and an extra field.
+
+    Source: APPNOTE 4.3.7 of the ZIP format.
+    """
+    name, extra = struct.unpack("<HH", os.pread(file.fileno(), 4, info.header_offset + 26))
+    return int(info.header_offset + 30 + name + extra)
+
+
+def _frame(archive: zipfile.ZipFile, name: str) -> pl.DataFrame:
+    return pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet")))
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:

@@ -62,7 +62,7 @@ def test_versions_of_tokens_keep_their_ends_in_the_ledger(tmp_path):
 
     batch = RolloutBatch.from_lists(TRAINER, INFERENCE, columns={"policy_version": [[5, 7], [4], [8, 9]]})
     iscope.analyze(batch, recipes=["none"], ledger=tmp_path / "l")
-    rows = store.load(tmp_path / "l").rows.sort("rollout_id")
+    rows = store.load(tmp_path / "l").rows.to_frame().sort("rollout_id")
     assert rows["policy_version_min"].to_list() == [5, 4, 8]
     assert rows["policy_version"].to_list() == [6, 4, 8.5]
     assert rows["policy_version_max"].to_list() == [7, 4, 9]

@@ -16,6 +16,7 @@ from iscope.engines import local
 from iscope.ledger import store
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
+from iscope.ledger.rows import LedgerRows
 from iscope.recipes.grammar import parse
 from iscope.rollouts import RolloutBatch
 from tests.rollout_factory import rollouts, table_of
@@ -82,9 +83,10 @@ def test_padding(drawn, extra):
     same(*(Ledger(PLAN, _unpadded(x.rows), _unpadded(x.trained), x.histograms, x.unscored) for x in (plain, wide)))
 
 
-def _unpadded(rows: pl.DataFrame) -> pl.DataFrame:
+def _unpadded(rows: LedgerRows) -> LedgerRows:
     """Rows without the count that padding is bound to change."""
-    return rows.with_columns(tokens=pl.lit(0, pl.Int32)).select(sorted(rows.columns)).sort("rollout_id")
+    frame = rows.to_frame().with_columns(tokens=pl.lit(0, pl.Int32))
+    return LedgerRows.of(frame.select(sorted(rows.columns)).sort("rollout_id"))
 
 
 @few

@@ -63,11 +63,12 @@ def pair(here: Rows, there: Rows, ids: tuple[pl.DataFrame, pl.DataFrame]) -> Pai
 
 
 def _table(rows: Rows, ids: pl.DataFrame) -> pl.DataFrame:
-    own = rows.frame.select(
-        pl.col("rollout_id").cast(pl.String),
-        pl.col("tokens").alias("length"),
-        pl.col("inference_logprob_sum").alias("sum"),
-    ).with_row_index("row")
+    own = (
+        rows.frame.select(["rollout_id", "tokens", "inference_logprob_sum"])
+        .rename({"tokens": "length", "inference_logprob_sum": "sum"})
+        .with_columns(pl.col("rollout_id").cast(pl.String))
+        .with_row_index("row")
+    )
     return own.join(ids, on="rollout_id", how="left", maintain_order="left")
 
 

@@ -68,5 +68,7 @@ def _copies(evidence: Evidence, rare: Array) -> Array:
         return rare[:0]
     rare = rare[np.isin(sums, repeated)]
     content = [name for name in _CONTENT if name in rows]
-    first = rows.frame[rare].select(pl.struct(content).is_first_distinct()).to_series().to_numpy()
+    first = (
+        rows.frame.chosen(rare).select(content).select(pl.struct(content).is_first_distinct()).to_series().to_numpy()
+    )
     return np.asarray(rare[~first])

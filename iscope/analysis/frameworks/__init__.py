@@ -6,7 +6,7 @@ from importlib import import_module
 
 import numpy as np
 
-from iscope.analysis.rows import recipe_rows, trained_rows
+from iscope.analysis.rows import Rows, recipe_rows
 from iscope.ledger.ledger import Ledger
 from iscope.model import Figures
 
@@ -25,13 +25,19 @@ FRAMEWORKS = {
 }
 
 
-def framework_metrics(ledger: Ledger, index: int) -> Figures:
-    """Metrics that the framework of a plan's recipe would have logged; empty where it has none, or not this recipe."""
+def framework_metrics(ledger: Ledger, index: int, trained: Rows) -> Figures:
+    """Metrics that the framework of a plan's recipe would have logged; empty where it has none, or not this recipe.
+
+    Args:
+        ledger: the ledger.
+        index: the recipe's place in the plan.
+        trained: the ledger's ``trained_rows``.
+    """
     recipe = ledger.plan.recipes[index]
     module = FRAMEWORKS.get(recipe.framework)
     if module is None or (recipe.row.framework is not None and not recipe.row.base):
         return {}
     # What overflows in a framework's formula is absent from the report; it is nothing to warn about.
     with np.errstate(all="ignore"):
-        metrics: Figures = import_module(module).metrics(recipe_rows(ledger, trained_rows(ledger), index))
+        metrics: Figures = import_module(module).metrics(recipe_rows(ledger, trained, index))
     return metrics

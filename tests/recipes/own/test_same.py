@@ -59,8 +59,8 @@ def test_the_same_report_and_ledger(own: BoundRecipe, imitated: str) -> None:
     assert mine.to_dict()["mismatch"] == other.to_dict()["mismatch"]
     measured, expected = ledger_of(own), ledger_of(theirs)
     assert set(measured.rows.columns) <= set(expected.rows.columns)
-    for frame, whole in ((measured.rows, expected.rows), (measured.trained, expected.trained)):
-        assert frame.equals(whole.select(frame.columns))
+    for rows, whole in ((measured.rows, expected.rows), (measured.trained, expected.trained)):
+        assert rows.to_frame().equals(whole.select(rows.columns))
     assert {k: v.tolist() for k, v in measured.histograms.items()} == {
         k: v.tolist() for k, v in expected.histograms.items()
     }
