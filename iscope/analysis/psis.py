@@ -14,7 +14,8 @@ _PRIOR_DRAWS, _PRIOR_SHAPE = 10, 0.5
 # Beyond this a ratio of draws leaves float64; k-hat is then far above every threshold, whatever the exact number.
 _LARGEST_EXPONENT = 600.0
 _EQUAL = 1e-30  # relative difference of weights below which they are the same: products with it stay in float64
-_BLOCK = 2**21  # numbers held at once
+_BLOCK = 2**17  # numbers held at once
+_FACTORS, _LARGEST_LOG = 16, 600.0  # of a product that stays in float64
 
 
 def tail_length(draws: int) -> int:
@@ -58,7 +59,11 @@ def pareto_khat(largest: Array) -> float | None:
 
 
 def _shapes(grid: Array, draws: Array) -> Array:
-    """Mean of log(1 - b x) over the draws x, for each b of the grid."""
-    rows = max(1, _BLOCK // draws.size)
-    parts = (grid[first : first + rows, None] for first in range(0, grid.size, rows))
-    return np.concatenate([np.log1p(part * -draws).mean(axis=1) for part in parts])
+    """Mean of log(1 - b x) over the draws x, for each b of the grid: logs of products of a few of them."""
+    largest = max(1.0, float(np.abs(np.log1p(grid * -draws[-1])).max()))
+    factors = max(1, min(_FACTORS, int(_LARGEST_LOG / largest)))
+    padded = np.zeros((-(-draws.size // factors), factors))
+    padded.ravel()[: draws.size] = draws
+    rows = max(1, _BLOCK // padded.size)
+    parts = (grid[first : first + rows, None, None] for first in range(0, grid.size, rows))
+    return np.concatenate([np.log((1 - part * padded).prod(axis=2)).sum(axis=1) / draws.size for part in parts])
