@@ -149,7 +149,8 @@ class Parts:
 
     def blocks(self, values: Array) -> Array:
         """Sums of values [N] over the blocks of clusters of each part, float64, part by part."""
-        return np.bincount(self._blocks.of, values, minlength=int(self._blocks.counts.sum()))
+        sums = np.bincount(self._blocks.of, values, minlength=int(self._blocks.counts.sum()))
+        return np.asarray(sums, dtype=np.float64)  # of no rows bincount returns integers
 
     def of_blocks(self, sums: Array) -> Array:
         """Sum over each part, given sums over its blocks."""
