@@ -61,7 +61,7 @@ def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair
     uneven = Uneven(view, plan)
     tokens = _tokens(view, pairs, uneven)
     rows = _first_rows(tokens.offsets)
-    scratch = scratch_of(int(np.diff(tokens.offsets[rows]).max(initial=0)))
+    scratch = scratch_of(*(int(np.diff(edges).max(initial=0)) for edges in (tokens.offsets[rows], rows)))
     found = nothing_found(tokens)
     walk(tokens, _limits(view, plan, screen, pairs, tail), rows, scratch, found)
     outside, *above = (places[:taken] for places, taken in zip(found.outside, found.taken, strict=True))

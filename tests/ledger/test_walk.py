@@ -47,7 +47,7 @@ def limits_of(kind: type, pairs: int) -> Limits:
 
 def walked(tokens: Tokens, limits: Limits, blocks: list[int]) -> Found:
     found = nothing_found(tokens)
-    walk(tokens, limits, np.array(blocks), scratch_of(int(tokens.offsets[-1])), found)
+    walk(tokens, limits, np.array(blocks), scratch_of(int(tokens.offsets[-1]), len(tokens.offsets)), found)
     return found
 
 

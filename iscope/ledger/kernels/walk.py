@@ -90,6 +90,7 @@ class Found(NamedTuple):
 class Scratch(NamedTuple):
     """Columns of a block: fresh memory would cost more than the arithmetic on it."""
 
+    offsets: Array
     flags: Array
     bins: Array
     codes: Array
@@ -99,10 +100,11 @@ class Scratch(NamedTuple):
     free: Array
 
 
-def scratch_of(tokens: int) -> Scratch:
-    """Return memory for blocks of up to so many tokens."""
-    wide = np.empty((4, tokens))
-    return Scratch(np.empty(tokens, np.bool_), np.empty(tokens, np.int16), np.empty(tokens, np.float32), *wide)
+def scratch_of(tokens: int, rollouts: int) -> Scratch:
+    """Return memory for blocks of up to so many tokens and rollouts."""
+    offsets, flags = np.empty(rollouts + 1, np.int64), np.empty(tokens, np.bool_)
+    bins, codes, wide = np.empty(tokens, np.int16), np.empty(tokens, np.float32), np.empty((4, tokens))
+    return Scratch(offsets, flags, bins, codes, *wide)
 
 
 def nothing_found(tokens: Tokens) -> Found:
@@ -133,7 +135,8 @@ def walk(tokens: Any, limits: Any, rows: Any, scratch: Any, found: Any) -> None:
     """
     for block in range(len(rows) - 1):
         row, start, stop = rows[block], tokens.offsets[rows[block]], tokens.offsets[rows[block + 1]]
-        offsets = tokens.offsets[row : rows[block + 1] + 1] - start
+        offsets = scratch.offsets[: rows[block + 1] - row + 1]
+        _shift(offsets, tokens.offsets[row:], start)
         flags = scratch.flags[: stop - start]
         _look(tokens, limits, row, start, offsets, flags, scratch.bins[: stop - start], found)
         _sum(tokens, limits, row, start, offsets, flags, scratch, found)
@@ -148,9 +151,7 @@ def _look(tokens: Any, limits: Any, row: int, start: int, offsets: Any, flags: A
     sums(found.sums[1, row:last], offsets, inference)
     fill_gap_bins(bins, inference, tokens.log_ratios[0, start:stop], limits.certain[0])
     count(found.counts[0], bins)
-    flags[:] = False
-    if len(tokens.unknown):
-        flags[:] = tokens.unknown[start:stop]
+    _begin(flags, tokens.unknown[start:stop])
     for pair in range(len(tokens.log_ratios)):
         log_ratio = tokens.log_ratios[pair, start:stop]
         sums(found.sums[2 + pair, row:last], offsets, log_ratio)
@@ -159,6 +160,34 @@ def _look(tokens: Any, limits: Any, row: int, start: int, offsets: Any, flags: A
         flag_outside(flags, log_ratio, limits.low[pair], limits.high[pair])
         _take_above(found.outside[1 + pair], found.taken, 1 + pair, start, log_ratio, limits.floors[pair])
     _take_flagged(found.outside[0], found.taken, start, flags)
+
+
+@compiled()
+def _shift(found: Any, offsets: Any, start: int) -> None:
+    """Write offsets less ``start``."""
+    for row in range(len(found)):
+        found[row] = offsets[row] - start
+
+
+@compiled()
+def _begin(flags: Any, unknown: Any) -> None:
+    """Set the flags [P] that are set already; ``unknown`` is [0] where none are."""
+    for token in range(len(flags)):
+        flags[token] = len(unknown) > 0 and unknown[token]
+
+
+@compiled()
+def _times_size(found: Any, values: Any, factors: Any) -> None:
+    """Write each value [P] times the size of its factor."""
+    for token in range(len(found)):
+        found[token] = values[token] * abs(factors[token])
+
+
+@compiled()
+def _weigh(found: Any, values: Any, excess: Any) -> None:
+    """Write each value [P] times its weight, which is given less 1."""
+    for token in range(len(found)):
+        found[token] = excess[token] * values[token] + values[token]
 
 
 @compiled()
@@ -198,12 +227,12 @@ def _sum(tokens: Any, limits: Any, row: int, start: int, offsets: Any, flags: An
         sum_inside(found.inside[pair], row, offsets, codes, log_ratio, excess, k3, certainty)
         find_extremes(found.keys[pair], row, offsets, codes, log_ratio)
         if pair == 0 and len(tokens.advantage):
-            free[:] = certainty * np.abs(tokens.advantage[start:stop])
+            _times_size(free, certainty, tokens.advantage[start:stop])
             sum_buckets(found.buckets, row, offsets, codes, free, k3, log_ratio)
         elif pair == 0:
             sum_buckets(found.buckets, row, offsets, codes, certainty, k3, log_ratio)
         if len(tokens.sizes) and limits.weighting[pair]:
-            free[:] = excess * certainty + certainty
+            _weigh(free, certainty, excess)
             for loss in range(len(tokens.sizes)):
                 size_of, signal = tokens.sizes[loss, start:stop], tokens.signals[loss, start:stop]
                 sum_by_sign(found.signed[loss, 1 + pair], row, offsets, codes, free, size_of, signal)
