@@ -81,11 +81,6 @@ class Rows:
         return Clusters.of(self.cluster_codes if self.bounded else np.zeros(self.rollouts, dtype=np.int64))
 
     @property
-    def batch_rollouts(self) -> int:
-        """Rollouts of the batch, empty ones included."""
-        return self.rollouts + self.without[0]
-
-    @property
     def batch_loss_tokens(self) -> int:
         """Loss tokens of the batch, scored or not."""
         return int(self["loss_tokens"].sum()) + self.without[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
@@ -25,8 +26,21 @@ def compiled(arithmetic: frozenset[str] = EXACT) -> Callable[[F], F]:
     def compile_(function: F) -> F:
         options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(arithmetic)}
         try:
-            return cast("F", numba.njit(cache=True, **options)(function))
+            found = numba.njit(cache=True, **options)(function)
         except RuntimeError:  # no place to keep it that can be written to
             return cast("F", numba.njit(**options)(function))
+        _kept_if_possible(found)
+        return cast("F", found)
 
     return compile_
+
+
+def _kept_if_possible(function: Any) -> None:
+    """Go on with a loop that was compiled where a full disk does not let it be kept."""
+    save = function._cache.save_overload
+
+    def attempt(*compiled_one: Any) -> None:
+        with suppress(OSError):
+            save(*compiled_one)
+
+    function._cache.save_overload = attempt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -13,8 +12,6 @@ from torch import Tensor
 from iscope.replay import chosen
 from iscope.replay.segments import Segments, on_cpu
 
-Which: TypeAlias = Tensor | slice
-
 
 @dataclass
 class Gathered:
@@ -22,11 +19,11 @@ class Gathered:
 
     Attributes:
         columns: by name, as they are [B].
-        which: the tokens that are meant: bool flags [B], int64 places [P] in rising order, or a run; None: all.
+        which: the tokens that are meant: bool flags [B] or int64 places [P] in rising order; None: all.
     """
 
     columns: Mapping[str, Tensor] | Gathered
-    which: Which | None = None
+    which: Tensor | None = None
     _found: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     def __contains__(self, name: str) -> bool:
@@ -49,10 +46,6 @@ class Gathered:
         """Return some of the tokens only, int64 positions among the P in rising order."""
         return Gathered(self, positions)
 
-    def run(self, start: int, stop: int) -> Gathered:
-        """Return the tokens from ``start`` to before ``stop`` of the P."""
-        return Gathered(self, slice(start, stop))
-
     @property
     def places(self) -> Tensor | None:
         """Where the tokens stand in the columns that were not gathered, int64 [P]; None: token by token."""
@@ -60,14 +53,10 @@ class Gathered:
         if outer is not None:
             found: Tensor = outer if self.which is None else outer[self.which]
             return found
-        if isinstance(self.which, slice):
-            return torch.arange(self.which.start, self.which.stop)
         return self.which if self.which is None or self.which.dtype != torch.bool else places_of(self.which)
 
 
-def _some(column: Tensor, which: Which) -> Tensor:
-    if isinstance(which, slice):
-        return column[which]
+def _some(column: Tensor, which: Tensor) -> Tensor:
     if which.dtype != torch.bool:
         return column.index_select(0, which)
     if not on_cpu(column):

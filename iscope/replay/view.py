@@ -194,16 +194,6 @@ class TokenView:
             _cache={},
         )
 
-    def block(self, rows: slice) -> TokenView:
-        """Return the view of consecutive rollouts, for what looks at each token alone: it knows no cuts."""
-        offsets = self.segments.offsets[rows.start : rows.stop + 1]
-        return TokenView(
-            Segments(offsets - offsets[0]),
-            self.columns.run(int(offsets[0]), int(offsets[-1])),
-            None if self.row_advantage is None else self.row_advantage[rows],
-            self.repair,
-        )
-
     def resolve(self, pair: Pair) -> Pair:
         """The pair that stands for this one: without current logprobs the trainer's stand in for them."""
         on_policy = "current" not in self.columns and pair is Pair.CURRENT_INFERENCE
