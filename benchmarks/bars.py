@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -66,3 +67,17 @@ def summary(tables: Iterable[Sequence[Bar]]) -> list[str]:
         values = ", ".join(bar.form.format(bar.value) for bar in bars)
         lines.append(f"{what}: held in {held} of {len(bars)} tables ({values})")
     return lines
+
+
+def add_choice(parser: argparse.ArgumentParser, option: str, what: str, known: Iterable[str]) -> None:
+    """Add an option that takes some of what is known, as a comma list; all of it is the default."""
+    known = list(known)
+
+    def listed(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"no {what} {unknown[0]!r}; there are {', '.join(known)}")
+        return names
+
+    parser.add_argument(option, type=listed, default=known, help=f"of {', '.join(known)}, with commas")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.analyze import HERE, WARM_UP_TOKENS, make, measure, size_of
-from benchmarks.bars import HEAD, Bar
+from benchmarks.bars import HEAD, Bar, add_choice
 
 INSTALL = {
     "verl": "pip install trl ray tensordict omegaconf hydra-core codetiming orjson && pip install --no-deps verl",
@@ -163,22 +163,9 @@ def compared(names: Sequence[str], python: str, dump: Path, repeats: int) -> Ite
     yield from bars(ours, peers)
 
 
-def named(text: str) -> list[str]:
-    """Return the peers of a comma list.
-
-    Raises:
-        argparse.ArgumentTypeError: when one is not known.
-    """
-    names = text.split(",")
-    unknown = [name for name in names if name not in INSTALL]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no peer {unknown[0]!r}; there are {', '.join(INSTALL)}")
-    return names
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what says which peers there are and where."""
-    parser.add_argument("--peer", type=named, default=list(INSTALL), help=f"of {', '.join(INSTALL)}, with commas")
+    add_choice(parser, "--peer", "peer", INSTALL)
     parser.add_argument("--peer-python", default=sys.executable, help="the interpreter they are installed for")
 
 

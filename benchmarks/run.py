@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import added, analyze, compare, hard, peers, slope, start
-from benchmarks.bars import HEAD, Bar, over, summary
+from benchmarks.bars import HEAD, Bar, add_choice, over, summary
 
 MIB = 2**20
 GIB_IN_MIB = 1024
@@ -166,19 +166,6 @@ def table(setup: Setup, chosen: list[str]) -> list[Bar]:
     return found
 
 
-def sections(text: str) -> list[str]:
-    """Return the sections of a comma list.
-
-    Raises:
-        argparse.ArgumentTypeError: when one is not known.
-    """
-    names = text.split(",")
-    unknown = [name for name in names if name not in SECTIONS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
-    return names
-
-
 def main() -> None:
     """Parse the command line and print the table, as often as it is asked for."""
     parser = argparse.ArgumentParser(description="Print the table of every bar of speed and memory.")
@@ -186,7 +173,7 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=ROLLOUTS, help="rollouts of the dump for peak memory")
     parser.add_argument("--repeats", type=int, default=5, help="measurements of each, of which the median counts")
     parser.add_argument("--repeat", type=int, default=1, help="how many times to print the whole table")
-    parser.add_argument("--only", type=sections, default=list(SECTIONS), help=f"of {', '.join(SECTIONS)}, with commas")
+    add_choice(parser, "--only", "section", SECTIONS)
     parser.add_argument("--quick", action="store_true", help="small dumps, one measurement each, no hard dumps")
     parser.add_argument("--folder", type=Path, help="where dumps are, or are made and kept; default a temporary one")
     peers.add_options(parser)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -19,7 +20,8 @@ from iscope.errors import IscopeError, redacted
 from iscope.render.strings import prose
 
 INTERRUPTED = 130
-INTERNAL = 4
+USAGE, INTERNAL = 2, 4
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 app = typer.Typer(
     name="iscope",
@@ -76,13 +78,16 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error, error.exit_code, json=json)
     except KeyboardInterrupt:
         return _fail(KeyboardInterrupt("interrupted"), INTERRUPTED, json=json)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            return _internal(error, json=json)
+        return _fail(error, USAGE, f"what was to be written finds no room: {error.strerror}.", json=json)
     except MemoryError as error:
         return _fail(
             error, INTERNAL, "out of memory: analyze fewer files at a time, or use a larger machine.", json=json
         )
     except Exception as error:
-        hint = "Run it again with ISCOPE_TRACEBACK=1 to see where."
-        return _fail(error, INTERNAL, f"internal error, {type(error).__name__}: {error}. {hint}", json=json)
+        return _internal(error, json=json)
     finally:
         output.close_stdout()
 
@@ -103,6 +108,11 @@ def _invoke(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _internal(error: Exception, *, json: bool) -> int:
+    hint = "Run it again with ISCOPE_TRACEBACK=1 to see where."
+    return _fail(error, INTERNAL, f"internal error, {type(error).__name__}: {error}. {hint}", json=json)
+
+
 def _fail(error: BaseException, code: int, message: str | None = None, *, json: bool) -> int:
     said = redacted(prose(message if message is not None else error))
     with suppress(OSError):  # the exit code tells it too, where there is no room left for a sentence
@@ -112,5 +122,6 @@ def _fail(error: BaseException, code: int, message: str | None = None, *, json: 
     if json:
         from iscope.render.json import error_json
 
-        output.write(error_json(error, code, said), output.Target(None, "json"))
+        with suppress(IscopeError):  # the same
+            output.write(error_json(error, code, said), output.Target(None, "json"))
     return code

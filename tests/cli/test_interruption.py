@@ -90,6 +90,20 @@ def test_a_standard_output_without_room(dump, words):
     assert (done.returncode, done.stderr) == (2, said)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    "words", ["recipes", "recipes --format json", "recipes icepop", "explain IS001", "--help"], ids=lambda words: words
+)
+def test_a_standard_output_without_room_for_what_needs_no_dump(words):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "iscope", *words.split()]
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    said = "iscope: error: what was to be written finds no room: No space left on device.\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 def reading(file: Path) -> Iterator[object]:
     frame(200, 20).write_parquet(file, row_group_size=10)
     batches = open_dump([file], batch_tokens=100).batches()
