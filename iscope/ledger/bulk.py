@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from iscope.ledger.by_p import by_bucket
-from iscope.ledger.gradient import can_differentiate, total_by_sign
+from iscope.ledger.gradient import can_differentiate, is_even, total_by_sign
 from iscope.ledger.kernels.extremes import extremes_of
 from iscope.ledger.kernels.ratios import SUMS
 from iscope.ledger.kernels.walk import Array, Found
@@ -74,7 +74,7 @@ class Uneven:
 
     def __init__(self, view: TokenView, plan: Plan) -> None:
         """Find them among the plan's bases that this view can differentiate."""
-        found = {index: base for index, base in _bases(view, plan) if not _is_even(view, base)}
+        found = {index: base for index, base in _bases(view, plan) if not _is_constant(view, base)}
         self.indices = list(found)
         self.sizes = _stacked(view, [base_coefficient(view, base).abs() for base in found.values()])
         self.signals = _stacked(view, [signal_of(view, base) for base in found.values()])
@@ -107,7 +107,7 @@ def bulk_of(view: TokenView, plan: Plan, pairs: list[Pair], uneven: Uneven, foun
     for pair, place in weights.items():
         total = -(found.buckets[3].sum(0) if pair is None else found.inside[place - 1, -1])
         for index, base in _bases(view, plan):
-            if _is_even(view, base):
+            if _is_constant(view, base):
                 gradients[index, pair] = total_by_sign(view, base, torch.from_numpy(total))
         for index, sums in zip(uneven.indices, found.signed, strict=True):
             gradients[index, pair] = dict(zip(_SIGNS, torch.from_numpy(sums[place]), strict=True))
@@ -118,6 +118,6 @@ def _bases(view: TokenView, plan: Plan) -> list[tuple[int, Loss]]:
     return [(i, base) for i, base in enumerate(plan.bases) if not base.couples_tokens and can_differentiate(view, base)]
 
 
-def _is_even(view: TokenView, base: Loss) -> bool:
+def _is_constant(view: TokenView, base: Loss) -> bool:
     """Whether the coefficient of an uncorrected loss is the same on all tokens of a rollout."""
-    return is_plain(view, base) and base.signal == "advantage" and not view.advantage_per_token
+    return is_even(view, base) and is_plain(view, base)

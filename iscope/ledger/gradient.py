@@ -31,9 +31,14 @@ def can_replay(view: TokenView, recipe: BoundRecipe) -> bool:
     return all(present[name] is not None for name in recipe.needs if name in present)
 
 
+def is_even(view: TokenView, loss: Loss) -> bool:
+    """Whether what a loss multiplies its scores with is the same on all tokens of a rollout: its one advantage."""
+    return loss.signal == "advantage" and not view.advantage_per_token
+
+
 def by_sign(view: TokenView, loss: Loss, size: Tensor) -> Columns:
     """Sum abs(c_t) (1 - p_t), float64 [P], over the tokens of each rollout by the sign of the signal, float64 [N]."""
-    if loss.signal == "advantage" and not view.advantage_per_token and not loss.couples_rollouts:
+    if is_even(view, loss) and not loss.couples_rollouts:
         assert view.advantage is not None
         return _split(view.segments.sum(size), view.advantage)
     return sum_by_sign(view.segments.sum, size, signal_of(view, loss))

@@ -11,7 +11,7 @@ from torch import Tensor
 from iscope.ledger.blocks import measure_blocks
 from iscope.ledger.bulk import nothing
 from iscope.ledger.by_p import measure_by_p
-from iscope.ledger.columns import Columns, Split, measure_pair, measure_recipe
+from iscope.ledger.columns import measure_pair, measure_recipe
 from iscope.ledger.framework_columns import measure_frameworks
 from iscope.ledger.gradient import by_sign, can_differentiate, can_replay
 from iscope.ledger.histogram import Counts
@@ -19,6 +19,7 @@ from iscope.ledger.logged import measure_logged
 from iscope.ledger.loss_columns import measure_loss
 from iscope.ledger.plan import Plan
 from iscope.ledger.screen import screen_of
+from iscope.ledger.split import Columns, Split
 from iscope.ledger.sweep.batch import Splits, measure_families
 from iscope.ledger.sweep.intervals import FamilySums
 from iscope.ledger.tail import BatchTail, Tails

@@ -18,10 +18,16 @@ _SHIFT, _SIZE = 16, 0x7FFF
 def fill_bins(bins: Any, values: Any) -> None:
     """Write the bin of each value, int16 [P]."""
     for token in range(len(values)):
-        bits = bits_of(np.float32(values[token]))
-        size = ((bits >> _SHIFT) & _SIZE) - SMALLEST
-        size = min(max(size, 0), SIDE)
-        bins[token] = ZERO_BIN - size if bits < 0 else ZERO_BIN + size
+        bins[token] = bin_of_value(values[token])
+
+
+@compiled()
+def bin_of_value(value: Any) -> Any:
+    """The bin of a value."""
+    bits = bits_of(np.float32(value))
+    size = ((bits >> _SHIFT) & _SIZE) - SMALLEST
+    size = min(max(size, 0), SIDE)
+    return ZERO_BIN - size if bits < 0 else ZERO_BIN + size
 
 
 @compiled()

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
-from iscope.ledger.columns import Split
 from iscope.ledger.gradient import can_replay
 from iscope.ledger.plan import Plan
+from iscope.ledger.split import Split
 from iscope.ledger.sweep.intervals import CLASSES, FamilySums, measure_family
 from iscope.replay.segments import Array
 from iscope.rollouts import RolloutBatch

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
-from iscope.ledger.columns import Split
+from iscope.ledger.split import Split
 from iscope.ledger.sweep.families import TokenFamily
 from iscope.ledger.sweep.levels import QUANTITIES, Tables, tables_of
 from iscope.recipes.model import Aggregation, Loss

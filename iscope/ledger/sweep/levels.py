@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from iscope.ledger.columns import Split
+from iscope.ledger.split import Split
 from iscope.ledger.sweep.families import TokenFamily
 from iscope.recipes.model import BoundRecipe, Signs, WeightRule
 from iscope.replay.correction import correct

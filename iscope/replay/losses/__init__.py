@@ -132,6 +132,12 @@ def is_plain(view: TokenView, base: Loss) -> bool:
     return base.type == "clipped_surrogate" and base.gate is None and stays_one(view, base) and not spreads
 
 
+def multiplies_signal(view: TokenView, loss: Loss) -> bool:
+    """Whether the score coefficient is just minus the signal times the applied weight, token by token."""
+    alone = loss.linear_in_weight and not loss.couples_tokens and not loss.couples_rollouts
+    return alone and loss.gate is None and is_plain(view, loss)
+
+
 def signal_of(view: TokenView, loss: Loss) -> Tensor:
     """What multiplies each token's score, float64 [P]: the scaled advantage, reference minus current logprob, or 1.
 
