@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iscope.replay.compiled import compiled
+from iscope.replay.compiled import compiled, tokens_of
 
 
 @compiled()
@@ -33,7 +33,7 @@ def offsets_left(found: Any, offsets: Any, flags: Any) -> None:
     found[0] = place
     for row in range(len(offsets) - 1):
         count = 0
-        for token in range(offsets[row], offsets[row + 1]):
+        for token in tokens_of(offsets, row):
             count += flags[token]
         place += count
         found[row + 1] = place

@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from llvmlite import binding
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -14,6 +16,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXACT = frozenset({"contract"})
 # A sum may be taken in several lanes. How it is split depends on the number of its terms alone: same tokens, same bits.
 LANES = frozenset({"contract", "reassoc", "nsz"})
+
+_CONFIG: Any = numba.config
+# LLVM keeps to half the width of AVX-512 for the sake of processors that slow down under it; those with this do not.
+_FULL_WIDTH = "+avx512vbmi2"
+
+
+def _take_full_width() -> None:
+    """Let loops use the widest vectors of the machine, unless ``NUMBA_CPU_FEATURES`` says what they may use."""
+    features = binding.get_host_cpu_features().flatten()
+    if _CONFIG.CPU_FEATURES is None and _FULL_WIDTH in features.split(","):
+        _CONFIG.CPU_FEATURES = f"{features},-prefer-256-bit"
+
+
+_take_full_width()
 
 
 def compiled(arithmetic: frozenset[str] = EXACT) -> Callable[[F], F]:
@@ -44,3 +60,12 @@ def _kept_if_possible(function: Any) -> None:
             save(*compiled_one)
 
     function._cache.save_overload = attempt
+
+
+@compiled()
+def tokens_of(offsets: Any, row: int) -> Any:
+    """The places of the tokens of a segment, from offsets [N + 1], to index with and for nothing else.
+
+    They have no sign: with one, an index may count from the end, and the compiler gathers where it could load.
+    """
+    return range(np.uint64(offsets[row]), np.uint64(offsets[row + 1]))

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iscope.ledger.histogram import ZERO_WEIGHT
-from iscope.ledger.kernels.bins import bin_of_value
-from iscope.replay.compiled import LANES, compiled
+from iscope.ledger.kernels.bins import bin_of_value, fill_bins
+from iscope.replay.compiled import LANES, compiled, tokens_of
 
 Array = np.ndarray[Any, Any]
 
@@ -99,7 +99,7 @@ def _fill_keep(keep: Any, offsets: Any, kept: Any) -> None:
 def _sum_weights(totals: Any, offsets: Any, weights: Any, keep: Any, uncertainty: Any) -> None:
     for row in range(len(offsets) - 1):
         total = squares = gradient = excess_sum = excess_sq = 0.0
-        for token in range(offsets[row], offsets[row + 1]):
+        for token in tokens_of(offsets, row):
             size = weights.size[token] if keep[token] else 0.0
             excess = weights.excess[token] if keep[token] else -1.0
             total += size
@@ -118,7 +118,7 @@ def _sum_weights(totals: Any, offsets: Any, weights: Any, keep: Any, uncertainty
 def _sum_k3(found: Any, offsets: Any, keep: Any, k3: Any) -> None:
     for row in range(len(offsets) - 1):
         kept = lost = 0.0
-        for token in range(offsets[row], offsets[row + 1]):
+        for token in tokens_of(offsets, row):
             kept += k3[token] if keep[token] else 0.0
             lost += 0.0 if keep[token] else k3[token]
         found[0, row] += kept
@@ -130,7 +130,7 @@ def _find_range(found: Any, offsets: Any, keep: Any, logs: Any) -> None:
     """Smallest and largest; NaN where one is."""
     for row in range(len(offsets) - 1):
         lowest, highest = found[0, row], found[1, row]
-        for token in range(offsets[row], offsets[row + 1]):
+        for token in tokens_of(offsets, row):
             log = logs[token] if keep[token] else -math.inf
             lowest = log if log < lowest or log != log else lowest
             highest = log if log > highest or log != log else highest
@@ -142,7 +142,7 @@ def _count_outside(found: Any, offsets: Any, keep: Any, excess: Any) -> None:
     """Count weights outside [1/2, 2]; a rejected one is 0."""
     for row in range(len(offsets) - 1):
         outside = 0
-        for token in range(offsets[row], offsets[row + 1]):
+        for token in tokens_of(offsets, row):
             outside += (not keep[token]) | (excess[token] < -0.5) | (excess[token] > 1.0)
         found[row] += outside
 
@@ -152,7 +152,7 @@ def _count_decisions(found: Any, offsets: Any, keep: Any, low: Any, high: Any) -
     """Count the kept, the changed, the raised and the cut."""
     for row in range(len(offsets) - 1):
         count = changed = raised = cut = 0
-        for token in range(offsets[row], offsets[row + 1]):
+        for token in tokens_of(offsets, row):
             count += keep[token]
             changed += (not keep[token]) | low[token] | high[token]
             raised += low[token]
@@ -178,16 +178,32 @@ def move_applied(
         whole_offsets: int64 [N + 1], of all tokens.
         whole_log_ratio: d of those; read of rejected rollouts only.
     """
-    for row in range(len(offsets) - 1):
-        if _is_set(kept.rollouts, row):
-            for token in range(offsets[row], offsets[row + 1]):
-                counts[bin_of_value(log_ratio[token])] -= 1
-                weighs = _is_set(kept.tokens, token) and log[token] != -math.inf
-                counts[bin_of_value(log[token]) if weighs else ZERO_WEIGHT] += 1
-        else:
-            for token in range(whole_offsets[row], whole_offsets[row + 1]):
-                counts[bin_of_value(whole_log_ratio[token])] -= 1
-                counts[ZERO_WEIGHT] += 1
+    keep, bins = np.empty(len(log), dtype=np.bool_), np.empty(len(log), dtype=np.int16)
+    _fill_keep(keep, offsets, kept)
+    fill_bins(bins, log_ratio)
+    _count_each(counts, bins, -1)
+    fill_bins(bins, log)
+    for token in range(len(log)):
+        bins[token] = bins[token] if keep[token] and log[token] != -math.inf else ZERO_WEIGHT
+    _count_each(counts, bins, 1)
+    for row in range(len(kept.rollouts)):
+        if not kept.rollouts[row]:  # those inside the screen have gone, too
+            _move_to_zero(counts, log_ratio[offsets[row] : offsets[row + 1]], -1)
+            _move_to_zero(counts, whole_log_ratio[whole_offsets[row] : whole_offsets[row + 1]], 1)
+
+
+@compiled()
+def _count_each(counts: Any, bins: Any, sign: int) -> None:
+    for token in range(len(bins)):
+        counts[np.uint64(bins[token])] += sign
+
+
+@compiled()
+def _move_to_zero(counts: Any, log_ratio: Any, sign: int) -> None:
+    """Move tokens from the bins of their log-ratios to that of the weight 0, or back."""
+    for token in range(len(log_ratio)):
+        counts[bin_of_value(log_ratio[token])] -= sign
+        counts[ZERO_WEIGHT] += sign
 
 
 @compiled()

@@ -8,7 +8,7 @@ import numpy as np
 
 from iscope.ledger.kernels.tokens import OUTSIDE
 from iscope.replay.bits import bits_of
-from iscope.replay.compiled import compiled
+from iscope.replay.compiled import compiled, tokens_of
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +42,7 @@ def find_extremes(keys: Any, row: int, offsets: Any, codes: Any, log_ratio: Any)
     """
     for rollout in range(len(offsets) - 1):
         smallest, largest = _NONE_LOW, _NONE_HIGH
-        for token in range(offsets[rollout], offsets[rollout + 1]):
+        for token in tokens_of(offsets, rollout):
             bits = bits_of(np.float64(log_ratio[token]))
             key = bits ^ _ALL_BUT_SIGN if bits < 0 else bits
             inside = codes[token] != OUTSIDE

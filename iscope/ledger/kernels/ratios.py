@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from iscope.ledger.kernels.tokens import OUTSIDE
-from iscope.replay.compiled import LANES, compiled
+from iscope.replay.compiled import LANES, compiled, tokens_of
 from iscope.replay.exponential import expm1_and_rest
 
 SUMS = ("log_ratio_sq", "abs_sum", "exp_abs_sum", "excess_sum", "excess_sq", "k3_sum", "weighted")
@@ -47,7 +47,7 @@ def sum_inside(
     """
     for rollout in range(len(offsets) - 1):
         d_sq = size = exp_size = e_sum = e_sq = k3_sum = weighted = 0.0
-        for token in range(offsets[rollout], offsets[rollout + 1]):
+        for token in tokens_of(offsets, rollout):
             inside = codes[token] != OUTSIDE
             d = np.float64(log_ratio[token]) if inside else 0.0
             e = excess[token] if inside else 0.0
@@ -79,7 +79,7 @@ def sum_by_sign(sums: Any, row: int, offsets: Any, codes: Any, weighted: Any, si
     """
     for rollout in range(len(offsets) - 1):
         positive = negative = 0.0
-        for token in range(offsets[rollout], offsets[rollout + 1]):
+        for token in tokens_of(offsets, rollout):
             inside = codes[token] != OUTSIDE
             g = size[token] * -weighted[token]
             positive += g if inside and signal[token] > 0.0 else 0.0

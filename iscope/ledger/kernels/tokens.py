@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from iscope.replay.compiled import LANES, compiled
+from iscope.replay.compiled import LANES, compiled, tokens_of
 
 # Buckets of the probability q that the inference engine gave the sampled token.
 EDGES = (0.1, 0.5, 0.9)
@@ -54,7 +54,7 @@ def sum_buckets(sums: Any, row: int, offsets: Any, codes: Any, certainty: Any, k
     """
     for rollout in range(len(offsets) - 1):
         n0 = n1 = n2 = n3 = k0 = k1 = k2 = k3_ = a0 = a1 = a2 = a3 = c0 = c1 = c2 = c3 = 0.0
-        for token in range(offsets[rollout], offsets[rollout + 1]):
+        for token in tokens_of(offsets, rollout):
             code, k, a, c = codes[token], k3[token], abs(np.float64(log_ratio[token])), certainty[token]
             in0, in1, in2, in3 = code == 0.0, code == 1.0, code == 2.0, code == 3.0
             n0 += 1.0 if in0 else 0.0

@@ -11,10 +11,13 @@ from iscope.ledger.kernels.bins import count, fill_bins, fill_gap_bins
 from iscope.ledger.kernels.extremes import find_extremes
 from iscope.ledger.kernels.ratios import SUMS, fill_certainty, fill_excess, sum_by_sign, sum_inside
 from iscope.ledger.kernels.tokens import BUCKETS, fill_codes, flag_outside, sum_buckets
-from iscope.replay.compiled import compiled
+from iscope.replay.compiled import LANES, compiled, tokens_of
 from iscope.replay.reductions import sums
 
 Array = np.ndarray[Any, Any]
+
+# Few tokens are outside, or among the largest: so many at a time are passed over without a look at each.
+_LOOK = 64
 
 
 class Tokens(NamedTuple):
@@ -147,14 +150,14 @@ def _look(tokens: Any, limits: Any, row: int, start: int, offsets: Any, flags: A
     """Sum, count and compare all tokens of a block."""
     stop, last = start + len(flags), row + len(offsets) - 1
     inference = tokens.inference[start:stop]
-    sums(found.sums[0, row:last], offsets, tokens.trainer[start:stop])
-    sums(found.sums[1, row:last], offsets, inference)
+    _sum_logs(found.sums, row, offsets, tokens.trainer[start:stop], inference, tokens.log_ratios[0, start:stop])
     fill_gap_bins(bins, inference, tokens.log_ratios[0, start:stop], limits.certain[0])
     count(found.counts[0], bins)
     _begin(flags, tokens.unknown[start:stop])
     for pair in range(len(tokens.log_ratios)):
         log_ratio = tokens.log_ratios[pair, start:stop]
-        sums(found.sums[2 + pair, row:last], offsets, log_ratio)
+        if pair > 0:
+            sums(found.sums[2 + pair, row:last], offsets, log_ratio)
         fill_bins(bins, log_ratio)
         count(found.counts[1 + pair], bins)
         flag_outside(flags, log_ratio, limits.low[pair], limits.high[pair])
@@ -194,9 +197,12 @@ def _weigh(found: Any, values: Any, excess: Any) -> None:
 def _take_flagged(places: Any, taken: Any, start: int, flags: Any) -> None:
     """Append the places of the flags [P] that are set."""
     place = taken[0]
-    for token in range(len(flags)):
-        places[place] = start + token
-        place += flags[token]
+    for first in range(0, len(flags), _LOOK):
+        some = flags[first : first + _LOOK]
+        if _any(some):
+            for token in range(len(some)):
+                places[place] = start + first + token
+                place += some[token]
     taken[0] = place
 
 
@@ -204,10 +210,42 @@ def _take_flagged(places: Any, taken: Any, start: int, flags: Any) -> None:
 def _take_above(places: Any, taken: Any, at: int, start: int, values: Any, floor: Any) -> None:
     """Append the places of the values [P] above a floor."""
     place = taken[at]
-    for token in range(len(values)):
-        places[place] = start + token
-        place += values[token] > floor
+    for first in range(0, len(values), _LOOK):
+        some = values[first : first + _LOOK]
+        if _any_above(some, floor):
+            for token in range(len(some)):
+                places[place] = start + first + token
+                place += some[token] > floor
     taken[at] = place
+
+
+@compiled()
+def _any(flags: Any) -> bool:
+    found = False
+    for token in range(len(flags)):
+        found |= flags[token]
+    return found
+
+
+@compiled()
+def _any_above(values: Any, floor: Any) -> bool:
+    found = False
+    for token in range(len(values)):
+        found |= values[token] > floor
+    return found
+
+
+@compiled(LANES)
+def _sum_logs(found: Any, row: int, offsets: Any, trainer: Any, inference: Any, log_ratio: Any) -> None:
+    """Write the sums of three columns [P] over each rollout of a block, whose first one stands at ``row``."""
+    for rollout in range(len(offsets) - 1):
+        p = q = d = 0.0
+        for token in tokens_of(offsets, rollout):
+            p += trainer[token]
+            q += inference[token]
+            d += log_ratio[token]
+        at = row + rollout
+        found[0, at], found[1, at], found[2, at] = p, q, d
 
 
 @compiled()
