@@ -10,9 +10,8 @@ from torch import Tensor
 
 from iscope.ledger import histogram
 from iscope.ledger.bulk import WEIGHTING, Bulk, Uneven, bulk_of
-from iscope.ledger.by_p import CERTAIN
+from iscope.ledger.by_p import CERTAIN, log_edges
 from iscope.ledger.histogram import Counts
-from iscope.ledger.kernels.tokens import EDGES
 from iscope.ledger.kernels.walk import Limits, Tokens, nothing_found, scratch_of, walk
 from iscope.ledger.plan import Plan
 from iscope.ledger.screen import COUNTED, Screen, pairs_to_screen
@@ -100,7 +99,7 @@ def _limits(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair], tail
     low, high = np.array(bands, dtype=kind).T.copy()
     floors = np.array([tail.floor(pair) for pair in pairs], dtype=kind)
     weighting = np.array([pair in WEIGHTING for pair in pairs])
-    return Limits(low, high, floors, np.log(EDGES).astype(kind), np.array([CERTAIN], dtype=kind), weighting)
+    return Limits(low, high, floors, log_edges(kind), np.array([CERTAIN], dtype=kind), weighting)
 
 
 def _advantage(view: TokenView) -> Array:

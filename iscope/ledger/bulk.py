@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from iscope.ledger.by_p import by_bucket
-from iscope.ledger.gradient import can_differentiate, is_even, total_by_sign
+from iscope.ledger.gradient import can_differentiate, is_constant, total_by_sign
 from iscope.ledger.kernels.extremes import extremes_of
 from iscope.ledger.kernels.ratios import SUMS
 from iscope.ledger.kernels.walk import Array, Found
 from iscope.ledger.plan import Plan
 from iscope.recipes.model import Loss, Pair
-from iscope.replay.losses import base_coefficient, is_plain, signal_of
+from iscope.replay.losses import base_coefficient, signal_of
 from iscope.replay.view import TokenView
 
 Columns = dict[str, Tensor]
@@ -74,7 +74,7 @@ class Uneven:
 
     def __init__(self, view: TokenView, plan: Plan) -> None:
         """Find them among the plan's bases that this view can differentiate."""
-        found = {index: base for index, base in _bases(view, plan) if not _is_constant(view, base)}
+        found = {index: base for index, base in _bases(view, plan) if not is_constant(view, base)}
         self.indices = list(found)
         self.sizes = _stacked(view, [base_coefficient(view, base).abs() for base in found.values()])
         self.signals = _stacked(view, [signal_of(view, base) for base in found.values()])
@@ -107,7 +107,7 @@ def bulk_of(view: TokenView, plan: Plan, pairs: list[Pair], uneven: Uneven, foun
     for pair, place in weights.items():
         total = -(found.buckets[3].sum(0) if pair is None else found.inside[place - 1, -1])
         for index, base in _bases(view, plan):
-            if _is_constant(view, base):
+            if is_constant(view, base):
                 gradients[index, pair] = total_by_sign(view, base, torch.from_numpy(total))
         for index, sums in zip(uneven.indices, found.signed, strict=True):
             gradients[index, pair] = dict(zip(_SIGNS, torch.from_numpy(sums[place]), strict=True))
@@ -116,8 +116,3 @@ def bulk_of(view: TokenView, plan: Plan, pairs: list[Pair], uneven: Uneven, foun
 
 def _bases(view: TokenView, plan: Plan) -> list[tuple[int, Loss]]:
     return [(i, base) for i, base in enumerate(plan.bases) if not base.couples_tokens and can_differentiate(view, base)]
-
-
-def _is_constant(view: TokenView, base: Loss) -> bool:
-    """Whether the coefficient of an uncorrected loss is the same on all tokens of a rollout."""
-    return is_even(view, base) and is_plain(view, base)

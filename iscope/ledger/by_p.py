@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from iscope.ledger.kernels.outside import sum_outside_by_bucket
 from iscope.ledger.kernels.tokens import BUCKETS, EDGES
 from iscope.recipes.model import Pair
 from iscope.replay.segments import Array, on_cpu
@@ -16,6 +17,8 @@ from iscope.replay.view import TokenView
 
 # Logprob of a token so certain that it says nothing about the gap: 1 - q is all rounding.
 CERTAIN = math.log(0.999)
+
+_PAIR = Pair.TRAINER_INFERENCE
 
 
 def measure_by_p(view: TokenView) -> dict[str, Tensor]:
@@ -25,27 +28,34 @@ def measure_by_p(view: TokenView) -> dict[str, Tensor]:
         Per bucket ``p0:`` to ``p3:`` and rollout [N]: tokens, k3 and abs(d) summed (nats), and the uncorrected gradient
         abs(A) (1 - p) where there are advantages.
     """
-    pair, segments = Pair.TRAINER_INFERENCE, view.segments
-    sums = {"k3": view.k3(pair), "abs": view.exact(pair).abs()}
+    gradient = None
     if view.advantage is not None:
-        sums["gradient"] = view.uncertainty if not view.advantage_per_token else view.uncertainty * view.advantage.abs()
-    if not on_cpu(view.inference):
-        return by_bucket(view, _tables(view, sums))
-    key = _keys(view)
-    size = segments.rows * BUCKETS
-    tables = {"tokens": np.bincount(key, minlength=size)}
-    tables |= {name: np.bincount(key, values.numpy(), minlength=size) for name, values in sums.items()}
-    return by_bucket(view, {name: torch.from_numpy(t).reshape(segments.rows, BUCKETS).T for name, t in tables.items()})
+        gradient = view.uncertainty if not view.advantage_per_token else view.uncertainty * view.advantage.abs()
+    tables = _tables if on_cpu(view.inference) else _tables_on_device
+    return by_bucket(view, tables(view, gradient))
 
 
-def _tables(view: TokenView, sums: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Sums over the tokens of each bucket and rollout [BUCKETS, N]; bincount adds in an order of chance on a GPU."""
+def _tables(view: TokenView, gradient: Tensor | None) -> dict[str, Tensor]:
+    """Sums over the tokens of each bucket and rollout [BUCKETS, N]."""
+    k3, exact, q = view.k3(_PAIR).numpy(), view.exact(_PAIR).numpy(), view.inference.numpy()
+    last = k3 if gradient is None else gradient.numpy()
+    sums = np.empty((4, BUCKETS, view.segments.rows))
+    sum_outside_by_bucket(sums, view.segments.offsets.numpy(), q, log_edges(q.dtype), last, k3, exact)
+    table = torch.from_numpy(sums)
+    found = {"tokens": table[0].long(), "k3": table[1], "abs": table[2]}
+    return found if gradient is None else found | {"gradient": table[3]}
+
+
+def _tables_on_device(view: TokenView, gradient: Tensor | None) -> dict[str, Tensor]:
+    """The same on any device."""
     q, segments = view.inference, view.segments
     above = torch.stack([q >= math.log(edge) for edge in EDGES]).sum(0)
     inside = [above == bucket for bucket in range(BUCKETS)]
     found = {"tokens": torch.stack([segments.count(flags) for flags in inside])}
+    sums = {"k3": view.k3(_PAIR), "abs": view.exact(_PAIR).abs(), "gradient": gradient}
     for name, values in sums.items():
-        found[name] = torch.stack([segments.sum(values.masked_fill(~flags, 0.0)) for flags in inside])
+        if values is not None:
+            found[name] = torch.stack([segments.sum(values.masked_fill(~flags, 0.0)) for flags in inside])
     return found
 
 
@@ -59,19 +69,9 @@ def by_bucket(view: TokenView, tables: dict[str, Tensor]) -> dict[str, Tensor]:
     return columns
 
 
-def _keys(view: TokenView) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Row and bucket of each token as one number."""
-    key = np.repeat(np.arange(0, view.segments.rows * BUCKETS, BUCKETS), view.segments.lengths.numpy())
-    key += bucket_of(view.inference.numpy())
-    return key
-
-
-def bucket_of(inference: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Bucket of each inference logprob [P]."""
-    bucket = (inference >= math.log(EDGES[0])).view(np.uint8)
-    for edge in EDGES[1:]:
-        bucket += (inference >= math.log(edge)).view(np.uint8)
-    return bucket
+def log_edges(kind: np.dtype[Any]) -> Array:
+    """Log of the edges between buckets in the precision of the logprobs."""
+    return np.log(EDGES).astype(kind)
 
 
 def gaps_of(inference: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from iscope.recipes.model import BoundRecipe, Loss, bound_value
 from iscope.replay.contrast import Contrast
-from iscope.replay.losses import signal_of
+from iscope.replay.losses import is_plain, signal_of
 from iscope.replay.view import TokenView
 
 Columns = dict[str, Tensor]
@@ -34,6 +34,11 @@ def can_replay(view: TokenView, recipe: BoundRecipe) -> bool:
 def is_even(view: TokenView, loss: Loss) -> bool:
     """Whether what a loss multiplies its scores with is the same on all tokens of a rollout: its one advantage."""
     return loss.signal == "advantage" and not view.advantage_per_token
+
+
+def is_constant(view: TokenView, base: Loss) -> bool:
+    """Whether the coefficient of an uncorrected loss is the same on all tokens of a rollout."""
+    return is_even(view, base) and is_plain(view, base)
 
 
 def by_sign(view: TokenView, loss: Loss, size: Tensor) -> Columns:

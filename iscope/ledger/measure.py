@@ -11,13 +11,14 @@ from torch import Tensor
 from iscope.ledger.blocks import measure_blocks
 from iscope.ledger.bulk import nothing
 from iscope.ledger.by_p import measure_by_p
-from iscope.ledger.columns import measure_pair, measure_recipe
 from iscope.ledger.framework_columns import measure_frameworks
-from iscope.ledger.gradient import by_sign, can_differentiate, can_replay
+from iscope.ledger.gradient import by_sign, can_differentiate, can_replay, is_constant, total_by_sign
 from iscope.ledger.histogram import Counts
 from iscope.ledger.logged import measure_logged
 from iscope.ledger.loss_columns import measure_loss
+from iscope.ledger.pair_columns import measure_pair
 from iscope.ledger.plan import Plan
+from iscope.ledger.recipe_columns import measure_recipe
 from iscope.ledger.screen import screen_of
 from iscope.ledger.split import Columns, Split
 from iscope.ledger.sweep.batch import Splits, measure_families
@@ -154,7 +155,11 @@ def _base(split: Split, plan: Plan, index: int) -> Columns:
     if base.couples_tokens:
         whole = rest.rollouts
         return by_sign(whole, base, base_coefficient(whole, base).abs() * whole.uncertainty)
-    found = by_sign(rest, base, base_coefficient(rest, base).abs() * rest.uncertainty)
+    if is_constant(rest, base):
+        total = rest.once("uncertainty summed", lambda: rest.segments.sum(rest.uncertainty))
+        found = total_by_sign(rest, base, total)
+    else:
+        found = by_sign(rest, base, base_coefficient(rest, base).abs() * rest.uncertainty)
     return {name: total + split.bulk.gradients[index, None][name] for name, total in found.items()}
 
 

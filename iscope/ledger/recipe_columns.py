@@ -1,4 +1,4 @@
-"""The measured columns of a ledger row: what is summed per rollout for a policy pair and for a recipe."""
+"""Columns of a recipe: what it makes of the tokens of each rollout."""
 
 from __future__ import annotations
 
@@ -9,36 +9,9 @@ from iscope.ledger.applied import GRADIENT, count_applied, measure_applied
 from iscope.ledger.gradient import by_sign, can_differentiate, is_even, total_by_sign
 from iscope.ledger.histogram import Counts
 from iscope.ledger.split import Columns, Split
-from iscope.recipes.model import BoundRecipe, Pair
+from iscope.recipes.model import BoundRecipe
 from iscope.replay.correction import Correction, correct
 from iscope.replay.losses import loss_terms, multiplies_signal
-from iscope.replay.view import EXPONENT_LIMIT
-
-
-def measure_pair(split: Split, pair: Pair) -> Columns:
-    """Sums of a pair's log-ratio d and ratio rho over each rollout [N]; float64 in nats, int64 in tokens.
-
-    ``excess`` is rho - 1: moments about 1 keep their digits where ratios are close to it, plain ones elsewhere.
-    """
-    inside, rest, n = split.bulk.pairs[pair], split.rest, split.bulk.n
-    segments, exact, excess, weight = rest.segments, rest.exact(pair), rest.excess(pair), rest.weight(pair)
-    magnitude, ratio, d = exact.abs(), rest.ratio(pair), rest.log_ratio(pair)
-    return {
-        "log_ratio_sum": rest.rollouts.log_ratio_sum(pair),
-        "log_ratio_sq": inside["log_ratio_sq"] + segments.sum(exact * exact),
-        "log_ratio_min": torch.minimum(inside["log_ratio_min"], segments.min(d).double()),
-        "log_ratio_max": torch.maximum(inside["log_ratio_max"], segments.max(d).double()),
-        "abs_sum": inside["abs_sum"] + segments.sum(magnitude),
-        "exp_abs_sum": inside["exp_abs_sum"] + segments.sum(magnitude.exp()),
-        "weight_sum": n + inside["excess_sum"] + segments.sum(weight),
-        "weight_sq": n + 2 * inside["excess_sum"] + inside["excess_sq"] + segments.sum(weight * weight),
-        "excess_sum": inside["excess_sum"] + segments.sum(excess),
-        "excess_sq": inside["excess_sq"] + segments.sum(excess * excess),
-        "k3_sum": inside["k3_sum"] + segments.sum(rest.k3(pair)),
-        "below_half": segments.count(ratio < 0.5),
-        "above_two": segments.count(ratio > 2.0),
-        "at_limit": segments.count(magnitude >= EXPONENT_LIMIT),
-    }
 
 
 def measure_recipe(split: Split, recipe: BoundRecipe, base: int) -> tuple[Columns, Counts | None]:
