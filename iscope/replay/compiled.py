@@ -22,14 +22,14 @@ _CONFIG: Any = numba.config
 _FULL_WIDTH = "+avx512vbmi2"
 
 
-def _take_full_width() -> None:
+def take_full_width() -> None:
     """Let loops use the widest vectors of the machine, unless ``NUMBA_CPU_FEATURES`` says what they may use."""
     features = binding.get_host_cpu_features().flatten()
     if _CONFIG.CPU_FEATURES is None and _FULL_WIDTH in features.split(","):
         _CONFIG.CPU_FEATURES = f"{features},-prefer-256-bit"
 
 
-_take_full_width()
+take_full_width()
 
 
 def compiled(arithmetic: frozenset[str] = EXACT) -> Callable[[F], F]:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import errno
+from types import SimpleNamespace
 from typing import Any
 
+import numba
 import pytest
+from llvmlite import binding
 from numba.core.caching import IndexDataCacheFile
 
-from iscope.replay.compiled import compiled
+from iscope.replay.compiled import compiled, take_full_width
 
 
 def test_what_cannot_be_kept_is_compiled_all_the_same() -> None:
@@ -30,3 +33,21 @@ def test_a_full_disk_does_not_keep_a_loop_from_running(monkeypatch: pytest.Monke
 
     assert compiled()(predecessor)(1) == 0
     assert asked
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked", "expected"),
+    [
+        ("+avx512f,+avx512vbmi2", None, "+avx512f,+avx512vbmi2,-prefer-256-bit"),
+        ("+avx512f,+avx512vbmi2", "+avx2", "+avx2"),
+        ("+avx512f,-avx512vbmi2", None, None),
+        ("+neon", None, None),
+    ],
+)
+def test_vectors_are_as_wide_as_the_machine_runs_at_full_speed(
+    monkeypatch: pytest.MonkeyPatch, machine: str, asked: str | None, expected: str | None
+) -> None:
+    monkeypatch.setattr(numba.config, "CPU_FEATURES", asked)
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: SimpleNamespace(flatten=lambda: machine))
+    take_full_width()
+    assert expected == numba.config.CPU_FEATURES
