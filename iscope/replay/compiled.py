@@ -46,6 +46,7 @@ def compiled(arithmetic: frozenset[str] = EXACT) -> Callable[[F], F]:
         except RuntimeError:  # no place to keep it that can be written to
             return cast("F", numba.njit(**options)(function))
         _kept_if_possible(found)
+        _compiled_anew_with_what_it_calls(found)
         return cast("F", found)
 
     return compile_
@@ -60,6 +61,15 @@ def _kept_if_possible(function: Any) -> None:
             save(*compiled_one)
 
     function._cache.save_overload = attempt
+
+
+def _compiled_anew_with_what_it_calls(function: Any) -> None:
+    """Have what is kept of a loop dated by the files of the loops it calls, too, which are part of it."""
+    names = function.py_func.__code__.co_names
+    called = (function.py_func.__globals__.get(name) for name in names)
+    files = [one._cache._cache_file for one in called if hasattr(one, "_cache")]
+    own = function._cache._cache_file
+    own._source_stamp = (own._source_stamp, *(file._source_stamp for file in files))
 
 
 @compiled()

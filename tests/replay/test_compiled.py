@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,3 +55,20 @@ def test_vectors_are_as_wide_as_the_machine_runs_at_full_speed(
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: SimpleNamespace(flatten=lambda: machine))
     take_full_width()
     assert expected == numba.config.CPU_FEATURES
+
+
+def test_a_loop_is_compiled_anew_where_one_that_it_calls_has_changed(tmp_path: Path) -> None:
+    """Each version of the inner loop in a process of its own, as after an edit."""
+    (tmp_path / "outer.py").write_text(
+        "from inner import successor\n"
+        "from iscope.replay.compiled import compiled\n\n"
+        "@compiled()\ndef twice(x):\n    return successor(successor(x))\n\nprint(twice(1))\n"
+    )
+    inner = "from iscope.replay.compiled import compiled\n\n@compiled()\ndef successor(x):\n    return x + {}\n"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    found = []
+    for step in ("1", "1", "10"):
+        (tmp_path / "inner.py").write_text(inner.format(step))
+        command = [sys.executable, "-B", str(tmp_path / "outer.py")]
+        found.append(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    assert found == ["3\n", "3\n", "21\n"]
