@@ -24,6 +24,8 @@ def progress(*, quiet: bool, files: Sequence[str] = ()) -> Iterator[Tick | None]
     from rich.console import Console  # here, so that --help need not wait for it
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from iscope.replay.compiled import compiling
+
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     left = TimeRemainingColumn(compact=True)
     with Progress(*columns, left, console=Console(stderr=True), transient=True) as bar:
@@ -35,7 +37,11 @@ def progress(*, quiet: bool, files: Sequence[str] = ()) -> Iterator[Tick | None]
             done[:] = done[0] + rollouts, done[1] + tokens
             bar.update(task, completed=done[0], description=_described(done, total, time.monotonic() - started))
 
-        yield tick
+        def compile_() -> None:
+            bar.update(task, description="compiling loops for this machine, once")
+
+        with compiling(compile_):
+            yield tick
 
 
 def _described(done: Sequence[int], total: int | None, seconds: float) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 from llvmlite import binding
+from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,6 +71,26 @@ def _compiled_anew_with_what_it_calls(function: Any) -> None:
     files = [one._cache._cache_file for one in called if hasattr(one, "_cache")]
     own = function._cache._cache_file
     own._source_stamp = (own._source_stamp, *(file._source_stamp for file in files))
+
+
+class _Listener(event.Listener):
+    """Calls a function when numba begins to compile."""
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told = told
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002 - that there is one is all
+        self._told()
+
+    def on_end(self, event: Any) -> None:
+        """Nothing is to be said of the end."""
+
+
+@contextmanager
+def compiling(told: Callable[[], None]) -> Iterator[None]:
+    """Call a function whenever a loop is compiled meanwhile: not where it was kept from an earlier run."""
+    with event.install_listener("numba:compile", _Listener(told)):
+        yield
 
 
 @compiled()

@@ -149,6 +149,12 @@ def test_progress_only_on_a_terminal() -> None:
     assert stderr_of_terminal(quiet) == b""
 
 
+def test_a_pause_to_compile_is_explained() -> None:
+    compile_ = "from iscope.replay.compiled import compiled; compiled()(lambda x: x)(1); return reports.ordinary()"
+    command = [sys.executable, "-c", FAKE.format(body=compile_, words=["a"])]
+    assert b"compiling loops for this machine, once" in stderr_of_terminal(command)
+
+
 def stderr_of_terminal(command: list[str]) -> bytes:
     pty = pytest.importorskip("pty")
     main, side = pty.openpty()

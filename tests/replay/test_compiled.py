@@ -13,7 +13,7 @@ import pytest
 from llvmlite import binding
 from numba.core.caching import IndexDataCacheFile
 
-from iscope.replay.compiled import compiled, take_full_width
+from iscope.replay.compiled import compiled, compiling, take_full_width
 
 
 def test_what_cannot_be_kept_is_compiled_all_the_same() -> None:
@@ -72,3 +72,19 @@ def test_a_loop_is_compiled_anew_where_one_that_it_calls_has_changed(tmp_path: P
         command = [sys.executable, "-B", str(tmp_path / "outer.py")]
         found.append(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
     assert found == ["3\n", "3\n", "21\n"]
+
+
+def test_it_is_told_when_a_loop_is_compiled() -> None:
+    told = []
+
+    def half(x: float) -> float:
+        return x / 2
+
+    loop = compiled()(half)
+    with compiling(lambda: told.append(1)):
+        assert loop(3.0) == 1.5
+        assert told
+        del told[:]
+        loop(5.0)
+    loop(7)
+    assert not told
