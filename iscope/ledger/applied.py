@@ -202,11 +202,12 @@ def _add_on_device(start: Columns, split: Split, correction: Correction, pair: P
 
 
 def _counts(split: Split, correction: Correction, pair: Pair) -> Counts:
-    rest, whole = split.rest, split.rest.rollouts
+    rest, kept = split.rest, _kept(correction)
     counts, log = split.raw[pair].copy(), correction.weight.log.contiguous()
-    outside, d = rest.segments.offsets.numpy(), rest.log_ratio(pair).numpy()
-    all_tokens, all_d = whole.segments.offsets.numpy(), whole.log_ratio(pair).numpy()
-    move_applied(counts, outside, d, log.numpy(), _kept(correction), all_tokens, all_d)
+    offsets, d = rest.segments.offsets.numpy(), rest.log_ratio(pair).numpy()
+    whole = rest if kept.rollouts.all() else rest.rollouts  # it is read of rejected rollouts only
+    all_offsets, all_d = whole.segments.offsets.numpy(), whole.log_ratio(pair).numpy()
+    move_applied(counts, offsets, d, log.numpy(), kept, all_offsets, all_d)
     return counts
 
 
