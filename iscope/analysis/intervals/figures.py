@@ -39,8 +39,8 @@ def with_ends(found: Figure, ends: Ends) -> Figure:
         return found
     low, high = ends
     if high - low <= ROUNDING * abs(found.value):
-        return replace(found, low=found.value, high=found.value)
-    return replace(found, low=min(low, found.value), high=max(high, found.value))
+        low = high = found.value
+    return Figure(found.value, min(low, found.value), max(high, found.value))
 
 
 def _may_be_bounded(found: Figure) -> bool:
