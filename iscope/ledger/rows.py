@@ -123,7 +123,7 @@ class LedgerRows:
         """
         self._pieces = tuple(pieces)
         self._places = None if places is None else pl.Series(np.asarray(places), dtype=pl.get_index_type())
-        self.schema = pl.concat([piece.schema.to_frame() for piece in self._pieces], how="diagonal_relaxed").schema
+        self.schema = _together([piece.schema for piece in self._pieces])
         self.height = sum(piece.height for piece in self._pieces) if self._places is None else len(self._places)
         self._recent = Recent[pl.Series](self.height)
 
@@ -215,6 +215,13 @@ class LedgerRows:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies in other processes have their rows in memory."""
         return LedgerRows.of, (self.to_frame(),)
+
+
+def _together(schemas: Sequence[pl.Schema]) -> pl.Schema:
+    """The schema of rows of several, one below the other."""
+    if len(schemas) == 1:
+        return schemas[0]
+    return pl.concat([schema.to_frame() for schema in schemas], how="diagonal_relaxed").schema
 
 
 def _nulls(name: str, height: int) -> pl.Series:

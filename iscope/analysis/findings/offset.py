@@ -65,12 +65,12 @@ class Middle:
 def probe(tokens: Tokens) -> Middle | None:
     """Measure the middle of the log-ratios."""
     tokens = tokens.head
-    values = tokens.log_ratio[:_LOOKED_AT][tokens.doubtful[:_LOOKED_AT]]
+    values = tokens.log_ratio[:_LOOKED_AT].compress(tokens.doubtful[:_LOOKED_AT])
     if values.size < 100:
         return None
     median = float(np.median(values))
     spread = float(np.median(np.abs(values - median)))
-    signs = tokens.sum(np.where(tokens.doubtful, tokens.log_ratio, 0)) * np.sign(median)
+    signs = tokens.sum(tokens.log_ratio * tokens.doubtful) * np.sign(median)
     return Middle(median, spread, float((signs > 0).mean()))
 
 
