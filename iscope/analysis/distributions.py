@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.numbers import Array
-from iscope.analysis.positions import positions
 from iscope.analysis.rows import Rows
 from iscope.ledger import histogram
 from iscope.ledger.histogram import Counts
@@ -24,7 +22,7 @@ _PAIRS = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)
 _LEVELS = (Level.TOKEN, Level.SEQUENCE, Level.GEOMETRIC)
 
 
-def distributions(rows: Rows, tokens: Tokens, recipes: Sequence[BoundRecipe]) -> Figures | None:
+def distributions(rows: Rows, position: list[Node], recipes: Sequence[BoundRecipe]) -> Figures | None:
     """Return what a picture of the log-ratios needs; None without a scored token.
 
     ``ratio`` holds by policy pair and level the histogram of d of each token, of S and of G of each rollout, in nats:
@@ -35,14 +33,14 @@ def distributions(rows: Rows, tokens: Tokens, recipes: Sequence[BoundRecipe]) ->
 
     Args:
         rows: the rollouts.
-        tokens: the sample.
+        position: how the mismatch of the sample runs along a rollout.
         recipes: whose bounds to list.
     """
     if not rows.tokens:
         return None
     pairs = [pair for pair in _PAIRS if rows.resolve(pair) is pair]
     by_pair: Figures = {str(pair): {str(level): _spread(rows, pair, level) for level in _LEVELS} for pair in pairs}
-    return {"ratio": by_pair, "bounds": _bounds(rows, recipes), "position": positions(tokens)}
+    return {"ratio": by_pair, "bounds": _bounds(rows, recipes), "position": position}
 
 
 def _spread(rows: Rows, pair: Pair, level: Level) -> Figures:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -16,6 +18,7 @@ from iscope.analysis.findings.evidence import Evidence
 from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.frameworks import framework_metrics
 from iscope.analysis.levels import Levels
+from iscope.analysis.looked import Looked
 from iscope.analysis.onset import onset
 from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows, trained_rows
 from iscope.analysis.sampling import sampling
@@ -67,16 +70,19 @@ def build_report(
     able = [recipe for recipe in replayed if recipe.replayed]
     cuts = {key: Breakdown(rows, key) for key in dict.fromkeys([*by, *several(rows)])}
     trained = trained_rows(ledger)
-    recipes = [_recipe(ledger, recipe, trained, cuts.values()) for recipe in replayed]
+    with ThreadPoolExecutor(1, thread_name_prefix="iscope") as pool:
+        looking = _looking(pool, ledger, steps="step" in cuts)
+        recipes = [_recipe(ledger, recipe, trained, cuts.values()) for recipe in replayed]
+        looked = looking()
     tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
-    tokens = Tokens.of(ledger.sample)
-    findings = find(Evidence(rows, tokens, coverage, mismatch, able, tried, supplied, levels))
+    evidence = Evidence(rows, looked.tokens, coverage, mismatch, able, tried, supplied, levels)
+    findings = find(evidence, looked.probed)
     breakdowns = {key: cut.figures() for key, cut in cuts.items()}
     parts: dict[str, Figures | None] = {
-        "onset": onset(rows, tokens, cuts.get("step"), breakdowns.get("step", ()), recipes),
-        "distributions": distributions(rows, tokens, [recipe.recipe for recipe in able]),
-        "worst": worst(rows, tokens, Tokens.of(ledger.furthest)),
-        "sampling": sampling(ledger, tokens),
+        "onset": onset(rows, looked.gaps, cuts.get("step"), breakdowns.get("step", ()), recipes),
+        "distributions": distributions(rows, looked.positions, [recipe.recipe for recipe in able]),
+        "worst": worst(rows, Tokens.of(ledger.furthest), looked.furthest, looked.tokens.size),
+        "sampling": sampling(ledger, looked.tokens),
     }
     return Report(
         verdict=verdict(mismatch, coverage, findings, levels),
@@ -89,6 +95,12 @@ def build_report(
         provenance=provenance or {},
         parts={name: part for name, part in parts.items() if part is not None},
     )
+
+
+def _looking(pool: Executor, ledger: Ledger, *, steps: bool) -> Callable[[], Looked]:
+    """Look at the sample meanwhile; where rows are in files memory is short, and it is looked at when asked for."""
+    look = partial(Looked.at, ledger.sample, steps=steps)
+    return pool.submit(look).result if ledger.rows.in_memory else look
 
 
 def _recipe(ledger: Ledger, replayed: RecipeRows, trained: Rows, cuts: Iterable[Breakdown]) -> RecipeReport:

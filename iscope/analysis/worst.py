@@ -25,7 +25,7 @@ _NOT_HELD = "the ledger does not have its tokens"
 _SAME_ID = "several rollouts have this rollout_id"
 
 
-def worst(rows: Rows, tokens: Tokens, furthest: Tokens) -> Figures | None:
+def worst(rows: Rows, furthest: Tokens, listed: list[Node], looked_at: int) -> Figures | None:
     """Return the rollouts with the largest abs(S) and the tokens with the largest abs(d); None without a scored token.
 
     Of each rollout: S (``log_ratio_sum``), G (``log_ratio_mean``) and max abs(d), nats, trainer over inference, its
@@ -34,16 +34,16 @@ def worst(rows: Rows, tokens: Tokens, furthest: Tokens) -> Figures | None:
 
     Args:
         rows: the rollouts.
-        tokens: the sample.
         furthest: the tokens of the rollouts with the largest abs(S).
+        listed: the tokens of the sample with the largest abs(d).
+        looked_at: how many tokens the sample has.
     """
     if not rows.tokens:
         return None
     chosen = _furthest(rows)
     places, few = _held(rows, furthest, chosen), Rows(rows.frame.chosen(np.array(chosen, dtype=np.int64)), {})
     rollouts: list[Node] = [*_rollouts(few, furthest, places)]
-    listed: list[Node] = [*_tokens(tokens)]
-    return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": tokens.size}
+    return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": looked_at}
 
 
 def _furthest(rows: Rows) -> list[int]:
@@ -101,7 +101,8 @@ def _rounded(values: Array) -> list[float]:
     return [round(value, _DIGITS) + 0.0 for value in values.astype(np.float64).tolist()]
 
 
-def _tokens(tokens: Tokens) -> Iterator[dict[str, Any]]:
+def furthest_tokens(tokens: Tokens) -> Iterator[Figures]:
+    """Yield the tokens with the largest abs(d), from the largest on."""
     if not tokens.size:
         return
     size = tokens.magnitude
