@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iscope.analysis.findings.kind import Kind
+from iscope.analysis.numbers import median
 from iscope.model import Figure
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ def probe(tokens: Tokens) -> Middle | None:
     values = tokens.log_ratio[:_LOOKED_AT].compress(tokens.doubtful[:_LOOKED_AT])
     if values.size < 100:
         return None
-    median = float(np.median(values))
-    spread = float(np.median(np.abs(values - median)))
-    signs = tokens.sum(tokens.log_ratio * tokens.doubtful) * np.sign(median)
-    return Middle(median, spread, float((signs > 0).mean()))
+    middle = median(values)
+    spread = median(np.abs(values - middle))
+    signs = tokens.sum(tokens.log_ratio * tokens.doubtful) * np.sign(middle)
+    return Middle(middle, spread, float((signs > 0).mean()))
 
 
 def judge(probed: Middle | None, evidence: Evidence) -> Finding | None:

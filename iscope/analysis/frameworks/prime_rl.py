@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from iscope.analysis.numbers import Array, figure
+from iscope.analysis.numbers import Array, figure, median
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Pair
 
 _STATS: dict[str, Callable[[Array], float]] = {
     "mean": lambda values: float(np.mean(values)),
-    "median": lambda values: float(np.median(values)),
+    "median": median,
     "std": lambda values: float(np.std(values)),
     "min": lambda values: float(np.min(values)),
     "max": lambda values: float(np.max(values)),

@@ -57,7 +57,7 @@ def intervals(sums: Array, statistic: Statistic) -> list[Ends]:
 
 
 def _intervals(sums: Array, statistic: Statistic) -> list[Ends]:
-    totals = np.ascontiguousarray(np.moveaxis(sums, 2, 0)).sum(axis=0)  # block after block, whatever stands beside
+    totals = np.cumsum(sums, axis=2)[:, :, -1]  # block after block, whatever stands beside
     value, without = statistic(*totals), statistic(*(totals[:, :, None] - sums))
     most, acceleration, carrying = moved = np.empty((3, value.size))
     moves(moved, without)
@@ -117,23 +117,25 @@ def _ends(replicates: Array, value: Array, acceleration: Array, blocks: int) -> 
     whole = bool(defined.all())
     ordered = np.sort(replicates if whole else np.where(defined, replicates, np.nan), axis=1)
     sizes = np.full(value.size, REPLICATES) if whole else defined.sum(axis=1)
-    below = (ordered < value[:, None]).sum(axis=1) + (ordered <= value[:, None]).sum(axis=1)
-    found: list[Ends] = []
-    for row, size, twice, bend in zip(ordered, sizes.tolist(), below.tolist(), acceleration.tolist(), strict=True):
-        if size < (1 - _MOST_UNDEFINED) * REPLICATES:
-            found.append(None)
-            continue
-        low, high = _levels(min(max(twice / (2 * size), 1 / size), 1 - 1 / size), bend, blocks)
-        found.append((_quantile(row, low, size), _quantile(row, high, size)))
-    return found
+    figures, end = zip(ordered, value.tolist(), sizes.tolist(), acceleration.tolist(), strict=True), _widened(blocks)
+    return [
+        _read(row, one, size, bend, end) if size >= (1 - _MOST_UNDEFINED) * REPLICATES else None
+        for row, one, size, bend in figures
+    ]
 
 
-def _levels(below: float, acceleration: float, blocks: int) -> tuple[float, float]:
-    """Where to read the ends off the sorted replicates, as shares of them; ``below``: the share below the value."""
-    bias = _NORMAL.inv_cdf(below)
-    end = _widened(blocks)
+def _read(ordered: Array, value: float, size: int, acceleration: float, end: float) -> tuple[float, float]:
+    """Read the ends off the replicates [R] of a figure, in order, of which the first ``size`` are numbers."""
+    below = int(ordered.searchsorted(value)) + int(ordered.searchsorted(value, "right"))
+    bias = _bias(below, size)
     low, high = (bias + (bias + at) / (1 - acceleration * (bias + at)) for at in (-end, end))
-    return _NORMAL.cdf(low), _NORMAL.cdf(high)
+    return _quantile(ordered, _NORMAL.cdf(low), size), _quantile(ordered, _NORMAL.cdf(high), size)
+
+
+@lru_cache(maxsize=4096)
+def _bias(twice_below: int, size: int) -> float:
+    """Normal quantile of the share of replicates that are below the figure."""
+    return _NORMAL.inv_cdf(min(max(twice_below / (2 * size), 1 / size), 1 - 1 / size))
 
 
 @lru_cache(maxsize=512)
