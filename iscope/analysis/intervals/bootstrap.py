@@ -26,8 +26,6 @@ ROUNDING = 1e-12
 _NORMAL = NormalDist()
 # Figures whose replicates are held at once, 8 kB per sum of each: in a core's cache.
 _AT_ONCE = 64
-# So many columns are summed together, not one after the other as they are asked for again.
-_MANY = 32
 
 
 def interval(table: Array, statistic: Statistic) -> Ends:
@@ -80,17 +78,11 @@ def resampled(columns: Array) -> Array:
     Values are rounded to multiples of a power of two, 2^-43 of the column's largest or finer, so that every sum is
     exact: its bits do not depend on the order of it.
     """
-    contents = [column.tobytes() for column in columns]  # many figures are over the same sums
-    distinct = list(dict.fromkeys(contents))
-    if len(distinct) < _MANY:
-        return np.concatenate([_resampled(content) for content in contents])
-    place = {content: index for index, content in enumerate(distinct)}
-    return _sums(np.frombuffer(b"".join(distinct)).reshape(len(distinct), -1))[[place[content] for content in contents]]
-
-
-@lru_cache(maxsize=64)
-def _resampled(column: bytes) -> Array:
-    return _sums(np.frombuffer(column)[None])
+    contents = [column.tobytes() for column in columns]
+    place = {content: index for index, content in enumerate(dict.fromkeys(contents))}
+    summed = _sums(np.frombuffer(b"".join(place)).reshape(len(place), -1))
+    # Many figures are over the same sums.
+    return summed if len(place) == len(contents) else summed[[place[content] for content in contents]]
 
 
 def _sums(columns: Array) -> Array:
