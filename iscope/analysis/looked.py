@@ -33,9 +33,15 @@ class Looked:
     furthest: list[Node]
 
     @classmethod
-    def at(cls, sample: Sample, *, steps: bool) -> Looked:
-        """Look at a sample; at the gap by step only where that is asked for."""
+    def at(cls, sample: Sample, *, scored: bool, steps: bool) -> Looked:
+        """Look at a sample.
+
+        Args:
+            sample: the sample.
+            scored: whether any token of its dump is scored.
+            steps: whether to look at the gap by step.
+        """
         tokens = Tokens.of(sample)
-        probed = probe(tokens) if tokens.size else {}
+        probed = probe(tokens, scored=scored)
         gaps = gaps_by_step(tokens) if steps else None
         return cls(tokens, probed, gaps, positions(tokens), [*furthest_tokens(tokens)])

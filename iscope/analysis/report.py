@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -28,10 +28,12 @@ from iscope.dump.supplied import Supplied
 from iscope.engines.batch_scope import in_words
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.rows import LedgerRows
-from iscope.model import Coverage, Figures, RecipeReport, Report
+from iscope.model import Coverage, RecipeReport, Report
 from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.usable import KINDS
+
+T = TypeVar("T")
 
 
 def build_report(
@@ -71,17 +73,20 @@ def build_report(
     cuts = {key: Breakdown(rows, key) for key in dict.fromkeys([*by, *several(rows)])}
     trained = trained_rows(ledger)
     with ThreadPoolExecutor(1, thread_name_prefix="iscope") as pool:
-        looking = _looking(pool, ledger, steps="step" in cuts)
+        meanwhile = _Meanwhile(pool, ledger)
+        looking = meanwhile.run(partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in cuts))
         recipes = [_recipe(ledger, recipe, trained, cuts.values()) for recipe in replayed]
+        breaking_down = meanwhile.run(lambda: {key: cut.figures() for key, cut in cuts.items()})
         looked = looking()
-    tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
-    evidence = Evidence(rows, looked.tokens, coverage, mismatch, able, tried, supplied, levels)
-    findings = find(evidence, looked.probed)
-    breakdowns = {key: cut.figures() for key, cut in cuts.items()}
-    parts: dict[str, Figures | None] = {
+        tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
+        findings = find(Evidence(rows, looked.tokens, coverage, mismatch, able, tried, supplied, levels), looked.probed)
+        spread = distributions(rows, looked.positions, [recipe.recipe for recipe in able])
+        furthest = worst(rows, Tokens.of(ledger.furthest), looked.furthest, looked.tokens.size)
+        breakdowns = breaking_down()
+    parts = {
         "onset": onset(rows, looked.gaps, cuts.get("step"), breakdowns.get("step", ()), recipes),
-        "distributions": distributions(rows, looked.positions, [recipe.recipe for recipe in able]),
-        "worst": worst(rows, Tokens.of(ledger.furthest), looked.furthest, looked.tokens.size),
+        "distributions": spread,
+        "worst": furthest,
         "sampling": sampling(ledger, looked.tokens),
     }
     return Report(
@@ -97,10 +102,15 @@ def build_report(
     )
 
 
-def _looking(pool: Executor, ledger: Ledger, *, steps: bool) -> Callable[[], Looked]:
-    """Look at the sample meanwhile; where rows are in files memory is short, and it is looked at when asked for."""
-    look = partial(Looked.at, ledger.sample, steps=steps)
-    return pool.submit(look).result if ledger.rows.in_memory else look
+class _Meanwhile:
+    """Makes things beside the rest of a report; where rows are in files memory is short, and they are made when due."""
+
+    def __init__(self, pool: Executor, ledger: Ledger) -> None:
+        self._pool = pool if ledger.rows.in_memory else None
+
+    def run(self, make: Callable[[], T]) -> Callable[[], T]:
+        """Begin to make something; what is returned waits for it."""
+        return make if self._pool is None else self._pool.submit(make).result
 
 
 def _recipe(ledger: Ledger, replayed: RecipeRows, trained: Rows, cuts: Iterable[Breakdown]) -> RecipeReport:

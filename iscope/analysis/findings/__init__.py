@@ -50,9 +50,14 @@ _WITHOUT_TOKENS = ("unusable", "retokenised")
 _RANK = {"error": 0, "warning": 1, "information": 2}
 
 
-def probe(tokens: Tokens) -> dict[str, Any]:
-    """Return what each kind that looks at tokens sees, by module."""
-    modules = {name: _module(name) for name in MODULES}
+def probe(tokens: Tokens, *, scored: bool) -> dict[str, Any]:
+    """Return what each kind that looks at tokens sees, by module.
+
+    Args:
+        tokens: the tokens.
+        scored: whether any token of their dump is scored.
+    """
+    modules = {name: _module(name) for name in _names(scored=scored)}
     return {name: module.probe(tokens) for name, module in modules.items() if hasattr(module, "probe")}
 
 
@@ -63,7 +68,7 @@ def find(evidence: Evidence, probed: Mapping[str, Any]) -> list[Finding]:
         evidence: what is judged on.
         probed: what was seen of its tokens.
     """
-    for name in MODULES if evidence.rows.rollouts else _WITHOUT_TOKENS:
+    for name in _names(scored=evidence.rows.rollouts > 0):
         finding = _module(name).judge(probed.get(name), evidence)
         if finding is not None:
             evidence.earlier[finding.code] = finding
@@ -85,6 +90,10 @@ def kind_of(code: str) -> Kind:
     if code.upper() not in known:
         raise UsageError(f"there is no finding {code!r}; iscope explain lists them.{did_you_mean(code.upper(), known)}")
     return known[code.upper()]
+
+
+def _names(*, scored: bool) -> tuple[str, ...]:
+    return MODULES if scored else _WITHOUT_TOKENS
 
 
 def _module(name: str) -> Any:
