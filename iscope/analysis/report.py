@@ -28,7 +28,7 @@ from iscope.dump.supplied import Supplied
 from iscope.engines.batch_scope import in_words
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.rows import LedgerRows
-from iscope.model import Coverage, RecipeReport, Report
+from iscope.model import Coverage, Figures, RecipeReport, Report
 from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.usable import KINDS
@@ -75,9 +75,13 @@ def build_report(
     with ThreadPoolExecutor(1, thread_name_prefix="iscope") as pool:
         meanwhile = _Meanwhile(pool, ledger)
         looking = meanwhile.run(partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in cuts))
-        recipes = [_recipe(ledger, recipe, trained, cuts.values()) for recipe in replayed]
+        measuring = meanwhile.run(
+            lambda: {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
+        )
+        figures = {recipe.index: _figures(recipe, cuts.values()) for recipe in able}
         breaking_down = meanwhile.run(lambda: {key: cut.figures() for key, cut in cuts.items()})
-        looked = looking()
+        metrics, looked = measuring(), looking()
+        recipes = [_recipe(one, figures.get(one.index), metrics.get(one.index)) for one in replayed]
         tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
         findings = find(Evidence(rows, looked.tokens, coverage, mismatch, able, tried, supplied, levels), looked.probed)
         spread = distributions(rows, looked.positions, [recipe.recipe for recipe in able])
@@ -113,23 +117,28 @@ class _Meanwhile:
         return make if self._pool is None else self._pool.submit(make).result
 
 
-def _recipe(ledger: Ledger, replayed: RecipeRows, trained: Rows, cuts: Iterable[Breakdown]) -> RecipeReport:
-    recipe = replayed.recipe
-    figures = recipe_figures(replayed) if replayed.replayed else {}
-    for cut in cuts if replayed.replayed else ():
+def _figures(replayed: RecipeRows, cuts: Iterable[Breakdown]) -> Figures:
+    figures = recipe_figures(replayed)
+    for cut in cuts:
         cut.add(replayed)  # at once, as long as the recipe's gradients are at hand
+    return figures
+
+
+def _recipe(rows: RecipeRows, figures: Figures | None, framework: Figures | None) -> RecipeReport:
+    """The report of a recipe; it has neither where it could not be replayed."""
+    recipe = rows.recipe
     return RecipeReport(
         name=recipe.name,
         spec=recipe.spec,
         options=recipe.options,
         level=str(recipe.weight.level),
-        unit="tokens" if replayed.per_token else "rollouts",
+        unit="tokens" if rows.per_token else "rollouts",
         named=recipe.named,
         like=recipe.like,
         fitted=recipe.fitted,
-        figures=figures,
-        framework=framework_metrics(ledger, replayed.index, trained) if replayed.replayed else {},
-        why=None if replayed.replayed else _why_not(recipe),
+        figures=figures or {},
+        framework=framework or {},
+        why=_why_not(recipe) if figures is None else None,
     )
 
 
