@@ -66,7 +66,6 @@ def build_report(
     levels = levels or Levels()
     rows = scored_rows(ledger)
     coverage = _coverage(ledger, rows, files, excluded or {}, notes or {})
-    mismatch = mismatch_figures(rows)
     shown = range(len(ledger.plan.recipes)) if shown is None else shown
     replayed = [recipe_rows(ledger, rows, index) for index in shown]
     able = [recipe for recipe in replayed if recipe.replayed]
@@ -78,9 +77,10 @@ def build_report(
         measuring = meanwhile.run(
             lambda: {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
         )
+        comparing = meanwhile.run(lambda: mismatch_figures(rows))
         figures = {recipe.index: _figures(recipe, cuts.values()) for recipe in able}
         breaking_down = meanwhile.run(lambda: {key: cut.figures() for key, cut in cuts.items()})
-        metrics, looked = measuring(), looking()
+        metrics, mismatch, looked = measuring(), comparing(), looking()
         recipes = [_recipe(one, figures.get(one.index), metrics.get(one.index)) for one in replayed]
         tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
         findings = find(Evidence(rows, looked.tokens, coverage, mismatch, able, tried, supplied, levels), looked.probed)
