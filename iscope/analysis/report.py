@@ -73,13 +73,15 @@ def build_report(
     trained = trained_rows(ledger)
     with ThreadPoolExecutor(1, thread_name_prefix="iscope") as pool:
         meanwhile = _Meanwhile(pool, ledger)
-        looking = meanwhile.run(partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in cuts))
-        measuring = meanwhile.run(
+        looking = meanwhile.make(
+            partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in cuts), when_due=True
+        )
+        comparing = meanwhile.make(lambda: mismatch_figures(rows))
+        measuring = meanwhile.make(
             lambda: {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
         )
-        comparing = meanwhile.run(lambda: mismatch_figures(rows))
         figures = {recipe.index: _figures(recipe, cuts.values()) for recipe in able}
-        breaking_down = meanwhile.run(lambda: {key: cut.figures() for key, cut in cuts.items()})
+        breaking_down = meanwhile.make(lambda: {key: cut.figures() for key, cut in cuts.items()})
         metrics, mismatch, looked = measuring(), comparing(), looking()
         recipes = [_recipe(one, figures.get(one.index), metrics.get(one.index)) for one in replayed]
         tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
@@ -107,14 +109,24 @@ def build_report(
 
 
 class _Meanwhile:
-    """Makes things beside the rest of a report; where rows are in files memory is short, and they are made when due."""
+    """Makes things beside the rest of a report; where rows are in files memory is short, and it makes them in turn."""
 
     def __init__(self, pool: Executor, ledger: Ledger) -> None:
         self._pool = pool if ledger.rows.in_memory else None
 
-    def run(self, make: Callable[[], T]) -> Callable[[], T]:
-        """Begin to make something; what is returned waits for it."""
-        return make if self._pool is None else self._pool.submit(make).result
+    def make(self, what: Callable[[], T], *, when_due: bool = False) -> Callable[[], T]:
+        """Begin to make something; what is returned waits for it.
+
+        Args:
+            what: what makes it.
+            when_due: in turn, make it when it is asked for, not now.
+        """
+        if self._pool is not None:
+            return self._pool.submit(what).result
+        if when_due:
+            return what
+        made = what()
+        return lambda: made
 
 
 def _figures(replayed: RecipeRows, cuts: Iterable[Breakdown]) -> Figures:

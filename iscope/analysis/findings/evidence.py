@@ -111,7 +111,8 @@ class Evidence:
         own = self.rows.pair("excess_sq")
         most = min(_HEAVIEST, squares.size)
         heavy = np.flatnonzero(squares >= np.partition(squares, -most)[-most])
-        light = np.delete(np.arange(squares.size), heavy[np.argsort(-squares[heavy], kind="stable")][:most])
+        light = np.ones(squares.size, dtype=bool)
+        light[heavy[np.argsort(-squares[heavy], kind="stable")][:most]] = False
         return _over(squares, own), _over(squares[light], own[light])
 
     @cached_property
