@@ -7,25 +7,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iscope.analysis.findings.tokens import Tokens
-from iscope.analysis.numbers import Array, share
+from iscope.analysis.numbers import Array
 from iscope.analysis.rows import Rows
 from iscope.ledger import histogram
 from iscope.ledger.histogram import Counts
 from iscope.model import Figures, Node
 from iscope.recipes.bounds import bands
 from iscope.recipes.model import BoundRecipe, Level, Pair
-from iscope.replay.view import EXPONENT_LIMIT
 
 _BINS = 160
 _TAIL = {Level.TOKEN: 0.001, Level.SEQUENCE: 0.01, Level.GEOMETRIC: 0.01}  # left out at either end, but counted
 _NICE = (1, 2, 5)
-_MANTISSA, _BIAS = 52, 1023  # where the exponent of a float64 stands, and what is added to it
 _PAIRS = (Pair.TRAINER_INFERENCE, Pair.CURRENT_INFERENCE)
 _LEVELS = (Level.TOKEN, Level.SEQUENCE, Level.GEOMETRIC)
 
 
-def distributions(rows: Rows, tokens: Tokens, recipes: Sequence[BoundRecipe]) -> Figures | None:
+def distributions(rows: Rows, position: list[Node], recipes: Sequence[BoundRecipe]) -> Figures | None:
     """Return what a picture of the log-ratios needs; None without a scored token.
 
     ``ratio`` holds by policy pair and level the histogram of d of each token, of S and of G of each rollout, in nats:
@@ -36,14 +33,14 @@ def distributions(rows: Rows, tokens: Tokens, recipes: Sequence[BoundRecipe]) ->
 
     Args:
         rows: the rollouts.
-        tokens: the sample.
+        position: how the mismatch of the sample runs along a rollout.
         recipes: whose bounds to list.
     """
     if not rows.tokens:
         return None
     pairs = [pair for pair in _PAIRS if rows.resolve(pair) is pair]
     by_pair: Figures = {str(pair): {str(level): _spread(rows, pair, level) for level in _LEVELS} for pair in pairs}
-    return {"ratio": by_pair, "bounds": _bounds(rows, recipes), "position": _positions(tokens)}
+    return {"ratio": by_pair, "bounds": _bounds(rows, recipes), "position": position}
 
 
 def _spread(rows: Rows, pair: Pair, level: Level) -> Figures:
@@ -100,26 +97,3 @@ def _bounds(rows: Rows, recipes: Sequence[BoundRecipe]) -> list[Node]:
             place: Figures = {"rule": band.rule, "level": str(band.level), "pair": str(rows.resolve(band.pair))}
             found.append({"spec": recipe.spec, **place, **ends, "signs": str(band.signs)})
     return found
-
-
-def _positions(tokens: Tokens) -> list[Node]:
-    if not tokens.size:
-        return []
-    position = tokens.place - np.repeat(tokens.first, tokens.lengths)
-    octave = ((position + 1.0).view(np.int64) >> _MANTISSA) - _BIAS
-    d = tokens.log_ratio.astype(np.float64).clip(-EXPONENT_LIMIT, EXPONENT_LIMIT)
-    counts = np.bincount(octave)
-    k3, size = np.bincount(octave, np.expm1(d) - d), np.bincount(octave, np.abs(d))
-    rows: list[Node] = []
-    for power in np.flatnonzero(counts).tolist():
-        count = int(counts[power])
-        rows.append(
-            {
-                "low": 2**power - 1,
-                "high": 2 ** (power + 1) - 2,
-                "tokens": count,
-                "k3": share(float(k3[power]), count),
-                "abs_mean": share(float(size[power]), count),
-            }
-        )
-    return rows

@@ -74,10 +74,17 @@ class Growth:
         mean = self.drift * share * spans
         deviation = np.sqrt(np.maximum(kinds * spans, np.finfo(np.float64).tiny))
         per = spans if band.level is Level.GEOMETRIC else 1.0
-        inside = _normal((band.high * per - mean) / deviation) - _normal((band.low * per - mean) / deviation)
+        inside = _below(band.high * per, mean, deviation) - _below(band.low * per, mean, deviation)
         # Not by a product of matrices, for which NumPy would wake a thread.
         chances: Array = np.maximum(np.einsum("lk,k->l", inside, counts) / counts.sum(), 0.0)
         return chances
+
+
+def _below(end: Array | float, mean: Array, deviation: Array) -> Array:
+    """Chance [L, K] to lie below the end of a band, which may be open there."""
+    if np.isinf(end).all():
+        return np.full(mean.shape, float(np.all(end > 0)))
+    return _normal((end - mean) / deviation)
 
 
 def _kinds(variances: Array) -> tuple[Array, Array]:

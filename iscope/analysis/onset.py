@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from iscope.analysis.breakdown import Breakdown, plain
-from iscope.analysis.findings.tokens import Tokens
+from iscope.analysis.gaps import Gaps
 from iscope.analysis.numbers import Array
 from iscope.analysis.parts import Parts
 from iscope.analysis.rows import Rows
@@ -21,7 +21,6 @@ _DEVIATIONS = 4.0
 _SHARE = 0.25
 _IN_A_ROW = 3
 _MOST_RECIPES = 5
-_GAP_BELOW = float(np.log(0.999))
 
 # Columns of the breakdown by step, and what they are called.
 _COLUMNS = {
@@ -59,7 +58,7 @@ class Move:
 
 def onset(
     rows: Rows,
-    tokens: Tokens,
+    gaps: Gaps | None,
     cut: Breakdown | None,
     by_step: Sequence[Figures],
     recipes: Sequence[RecipeReport],
@@ -71,7 +70,7 @@ def onset(
 
     Args:
         rows: the rollouts.
-        tokens: the sample, for the gap.
+        gaps: of the sample's tokens, by step; None where there are none.
         cut: the breakdown by step; None where there is none.
         by_step: its rows.
         recipes: the recipes, for the gradient left at A<0 of those that were named, else of all but ``none``.
@@ -81,7 +80,7 @@ def onset(
         return None
     steps = [row["value"] for row in known]
     series = {name: _numbers([row.get(key) for row in known]) for key, name in _COLUMNS.items()}
-    series |= _token_series(rows, tokens, cut.parts, steps) | _gradient_series(known, recipes)
+    series |= _token_series(rows, gaps, cut.parts, steps) | _gradient_series(known, recipes)
     moves = [move for name, values in series.items() if (move := _move(name, steps, values)) is not None]
     moves.sort(key=lambda move: move.place)
     listed: list[Node] = [move.to_node() for move in moves]
@@ -115,11 +114,9 @@ def _numbers(nodes: Sequence[Node]) -> Array:
     return np.array([float(value) if isinstance(value, int | float) else np.nan for value in found])
 
 
-def _token_series(rows: Rows, tokens: Tokens, parts: Parts, steps: Sequence[Node]) -> dict[str, Array]:
+def _token_series(rows: Rows, gaps: Gaps | None, parts: Parts, steps: Sequence[Node]) -> dict[str, Array]:
     """The gap, median abs(d) / (1 - q) over the sample's tokens with q < .999, and mean abs(d) where q < .1."""
-    found = {}
-    if "step" in tokens.frame.columns and tokens.size:
-        found["gap"] = _gaps(tokens, steps)
+    found = {} if gaps is None else {"gap": _at_steps([*gaps], [*gaps.values()], steps)}
     part, whole = parts.sum(rows["p0:abs"]), parts.sum(rows["p0:tokens"])
     mean = np.divide(part, whole, out=np.full(part.size, np.nan), where=whole > 0)
     found["abs(d) at q < .1"] = _at_steps(parts.values, mean.tolist(), steps)
@@ -130,32 +127,6 @@ def _at_steps(values: Sequence[Any], numbers: Sequence[float], steps: Sequence[N
     """Numbers of the values of a column, at the steps as the breakdown names them; NaN where there is none."""
     by_value = dict(zip(map(plain, values), numbers, strict=True))
     return np.array([by_value.get(step, np.nan) for step in steps], dtype=np.float64)
-
-
-def _gaps(tokens: Tokens, steps: Sequence[Node]) -> Array:
-    below = tokens.inference < _GAP_BELOW
-    counts = np.add.reduceat(below, tokens.starts, dtype=np.int64)
-    uncertain = np.flatnonzero(below)
-    gaps = tokens.magnitude[uncertain] / -np.expm1(tokens.inference[uncertain])
-    frame = tokens.frame["step"]
-    code = frame.rank("dense").fill_null(0).cast(int).to_numpy()
-    # Rollouts are put in order, and their tokens with them: far fewer than there are tokens.
-    order = np.argsort(code, kind="stable")
-    order = order[counts[order] > 0]
-    if not order.size:
-        return _at_steps([], [], steps)
-    first = np.flatnonzero(np.diff(code[order], prepend=-1))
-    ends = np.cumsum(counts[order])
-    shift = (np.cumsum(counts) - counts)[order] - (ends - counts[order])
-    ordered = gaps[np.repeat(shift, counts[order]) + np.arange(gaps.size)]
-    medians = [_median(part) for part in np.split(ordered, ends[first[1:] - 1])]
-    return _at_steps(frame.gather(order[first]).to_list(), medians, steps)
-
-
-def _median(values: Array) -> float:
-    """What np.median gives, which partitions: to sort so many takes a third of the time."""
-    ordered = np.sort(values)
-    return float(ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean())
 
 
 def _gradient_series(by_step: Sequence[Figures], recipes: Sequence[RecipeReport]) -> dict[str, Array]:

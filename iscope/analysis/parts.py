@@ -167,10 +167,12 @@ class Parts:
             for count in np.unique(self._blocks.counts).tolist():
                 parts = np.flatnonzero(self._blocks.counts == count)
                 of_parts = self._blocks.starts[parts, None] + np.arange(count)
-                sums = [np.stack([column[of_parts] for column in asked[place].sums]) for place in places]
-                ends = iter(intervals(np.concatenate(sums, axis=1), statistic))
-                for place in places:
-                    for part in parts.tolist():
+                sums = np.stack(  # part by part: figures of one part are over the same sums
+                    [np.stack([column[of_parts] for column in asked[place].sums]) for place in places], axis=2
+                )
+                ends = iter(intervals(sums.reshape(len(sums), -1, count), statistic))
+                for part in parts.tolist():
+                    for place in places:
                         found[place][part] = with_ends(found[place][part], next(ends))
         return found
 

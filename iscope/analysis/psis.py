@@ -14,7 +14,7 @@ _PRIOR_DRAWS, _PRIOR_SHAPE = 10, 0.5
 # Beyond this a ratio of draws leaves float64; k-hat is then far above every threshold, whatever the exact number.
 _LARGEST_EXPONENT = 600.0
 _EQUAL = 1e-30  # relative difference of weights below which they are the same: products with it stay in float64
-_BLOCK = 2**17  # numbers held at once
+_BLOCK = 2**15  # numbers held at once
 _FACTORS, _LARGEST_LOG = 16, 600.0  # of a product that stays in float64
 
 
@@ -62,8 +62,19 @@ def _shapes(grid: Array, draws: Array) -> Array:
     """Mean of log(1 - b x) over the draws x, for each b of the grid: logs of products of a few of them."""
     largest = max(1.0, float(np.abs(np.log1p(grid * -draws[-1])).max()))
     factors = max(1, min(_FACTORS, int(_LARGEST_LOG / largest)))
-    padded = np.zeros((-(-draws.size // factors), factors))
-    padded.ravel()[: draws.size] = draws
-    rows = max(1, _BLOCK // padded.size)
-    parts = (grid[first : first + rows, None, None] for first in range(0, grid.size, rows))
-    return np.concatenate([np.log((1 - part * padded).prod(axis=2)).sum(axis=1) / draws.size for part in parts])
+    padded: Array = np.zeros(-(-draws.size // factors) * factors)
+    padded[: draws.size] = draws
+    padded = np.ascontiguousarray(padded.reshape(-1, factors).T)
+    rows = max(1, _BLOCK // padded.shape[1])
+    parts = (grid[first : first + rows, None] for first in range(0, grid.size, rows))
+    return np.concatenate([np.log(_product(part, padded)).sum(axis=1) / draws.size for part in parts])
+
+
+def _product(grid: Array, draws: Array) -> Array:
+    """Product over k of 1 - b x_k [B, P], of grid [B, 1] and draws [k, P]."""
+    found, factor = np.ones((len(grid), draws.shape[1])), np.empty((len(grid), draws.shape[1]))
+    for some in draws:
+        np.multiply(grid, some, out=factor)
+        np.subtract(1.0, factor, out=factor)
+        found *= factor
+    return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -16,6 +18,7 @@ from iscope.analysis.findings.evidence import Evidence
 from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.frameworks import framework_metrics
 from iscope.analysis.levels import Levels
+from iscope.analysis.looked import Looked
 from iscope.analysis.onset import onset
 from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows, trained_rows
 from iscope.analysis.sampling import sampling
@@ -29,6 +32,8 @@ from iscope.model import Coverage, Figures, RecipeReport, Report
 from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.usable import KINDS
+
+T = TypeVar("T")
 
 
 def build_report(
@@ -61,22 +66,34 @@ def build_report(
     levels = levels or Levels()
     rows = scored_rows(ledger)
     coverage = _coverage(ledger, rows, files, excluded or {}, notes or {})
-    mismatch = mismatch_figures(rows)
     shown = range(len(ledger.plan.recipes)) if shown is None else shown
     replayed = [recipe_rows(ledger, rows, index) for index in shown]
     able = [recipe for recipe in replayed if recipe.replayed]
     cuts = {key: Breakdown(rows, key) for key in dict.fromkeys([*by, *several(rows)])}
     trained = trained_rows(ledger)
-    recipes = [_recipe(ledger, recipe, trained, cuts.values()) for recipe in replayed]
-    tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
-    tokens = Tokens.of(ledger.sample)
-    findings = find(Evidence(rows, tokens, coverage, mismatch, able, tried, supplied, levels))
-    breakdowns = {key: cut.figures() for key, cut in cuts.items()}
-    parts: dict[str, Figures | None] = {
-        "onset": onset(rows, tokens, cuts.get("step"), breakdowns.get("step", ()), recipes),
-        "distributions": distributions(rows, tokens, [recipe.recipe for recipe in able]),
-        "worst": worst(rows, tokens, Tokens.of(ledger.furthest)),
-        "sampling": sampling(ledger, tokens),
+    with ThreadPoolExecutor(1, thread_name_prefix="iscope") as pool:
+        meanwhile = _Meanwhile(pool, ledger)
+        looking = meanwhile.make(
+            partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in cuts), when_due=True
+        )
+        comparing = meanwhile.make(lambda: mismatch_figures(rows))
+        measuring = meanwhile.make(
+            lambda: {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
+        )
+        figures = {recipe.index: _figures(recipe, cuts.values()) for recipe in able}
+        breaking_down = meanwhile.make(lambda: {key: cut.figures() for key, cut in cuts.items()})
+        metrics, mismatch, looked = measuring(), comparing(), looking()
+        recipes = [_recipe(one, figures.get(one.index), metrics.get(one.index)) for one in replayed]
+        tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
+        findings = find(Evidence(rows, looked.tokens, coverage, mismatch, able, tried, supplied, levels), looked.probed)
+        spread = distributions(rows, looked.positions, [recipe.recipe for recipe in able])
+        furthest = worst(rows, Tokens.of(ledger.furthest), looked.furthest, looked.tokens.size)
+        breakdowns = breaking_down()
+    parts = {
+        "onset": onset(rows, looked.gaps, cuts.get("step"), breakdowns.get("step", ()), recipes),
+        "distributions": spread,
+        "worst": furthest,
+        "sampling": sampling(ledger, looked.tokens),
     }
     return Report(
         verdict=verdict(mismatch, coverage, findings, levels),
@@ -91,23 +108,49 @@ def build_report(
     )
 
 
-def _recipe(ledger: Ledger, replayed: RecipeRows, trained: Rows, cuts: Iterable[Breakdown]) -> RecipeReport:
-    recipe = replayed.recipe
-    figures = recipe_figures(replayed) if replayed.replayed else {}
-    for cut in cuts if replayed.replayed else ():
+class _Meanwhile:
+    """Makes things beside the rest of a report; where rows are in files memory is short, and it makes them in turn."""
+
+    def __init__(self, pool: Executor, ledger: Ledger) -> None:
+        self._pool = pool if ledger.rows.in_memory else None
+
+    def make(self, what: Callable[[], T], *, when_due: bool = False) -> Callable[[], T]:
+        """Begin to make something; what is returned waits for it.
+
+        Args:
+            what: what makes it.
+            when_due: in turn, make it when it is asked for, not now.
+        """
+        if self._pool is not None:
+            return self._pool.submit(what).result
+        if when_due:
+            return what
+        made = what()
+        return lambda: made
+
+
+def _figures(replayed: RecipeRows, cuts: Iterable[Breakdown]) -> Figures:
+    figures = recipe_figures(replayed)
+    for cut in cuts:
         cut.add(replayed)  # at once, as long as the recipe's gradients are at hand
+    return figures
+
+
+def _recipe(rows: RecipeRows, figures: Figures | None, framework: Figures | None) -> RecipeReport:
+    """The report of a recipe; it has neither where it could not be replayed."""
+    recipe = rows.recipe
     return RecipeReport(
         name=recipe.name,
         spec=recipe.spec,
         options=recipe.options,
         level=str(recipe.weight.level),
-        unit="tokens" if replayed.per_token else "rollouts",
+        unit="tokens" if rows.per_token else "rollouts",
         named=recipe.named,
         like=recipe.like,
         fitted=recipe.fitted,
-        figures=figures,
-        framework=framework_metrics(ledger, replayed.index, trained) if replayed.replayed else {},
-        why=None if replayed.replayed else _why_not(recipe),
+        figures=figures or {},
+        framework=framework or {},
+        why=_why_not(recipe) if figures is None else None,
     )
 
 

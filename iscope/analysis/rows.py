@@ -343,7 +343,7 @@ class RecipeRows:
     def log_base_gradient(self, sign: str) -> Array | None:
         """Log of g of the same loss at weight 1, everything kept."""
         name = f"base{self.base}:gradient_{sign}"
-        return log_of(self.rows[name]) if name in self.rows else None
+        return self.rows.recent(name, lambda: log_of(self.rows[name])) if name in self.rows else None
 
     @property
     @_recent

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from iscope.analysis.breakdown import plain
+from iscope.analysis.figures.differences import largest
 from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.numbers import Array, figure
 from iscope.analysis.rows import Rows
@@ -24,7 +25,7 @@ _NOT_HELD = "the ledger does not have its tokens"
 _SAME_ID = "several rollouts have this rollout_id"
 
 
-def worst(rows: Rows, tokens: Tokens, furthest: Tokens) -> Figures | None:
+def worst(rows: Rows, furthest: Tokens, listed: list[Node], looked_at: int) -> Figures | None:
     """Return the rollouts with the largest abs(S) and the tokens with the largest abs(d); None without a scored token.
 
     Of each rollout: S (``log_ratio_sum``), G (``log_ratio_mean``) and max abs(d), nats, trainer over inference, its
@@ -33,16 +34,16 @@ def worst(rows: Rows, tokens: Tokens, furthest: Tokens) -> Figures | None:
 
     Args:
         rows: the rollouts.
-        tokens: the sample.
         furthest: the tokens of the rollouts with the largest abs(S).
+        listed: the tokens of the sample with the largest abs(d).
+        looked_at: how many tokens the sample has.
     """
     if not rows.tokens:
         return None
     chosen = _furthest(rows)
     places, few = _held(rows, furthest, chosen), Rows(rows.frame.chosen(np.array(chosen, dtype=np.int64)), {})
-    rollouts: list[Node] = [_rollout(few, furthest, row, places) for row in range(few.rollouts)]
-    listed: list[Node] = [*_tokens(tokens)]
-    return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": tokens.size}
+    rollouts: list[Node] = [*_rollouts(few, furthest, places)]
+    return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": looked_at}
 
 
 def _furthest(rows: Rows) -> list[int]:
@@ -63,21 +64,23 @@ def _held(rows: Rows, tokens: Tokens, chosen: list[int]) -> dict[str, int | str]
     return found
 
 
-def _rollout(rows: Rows, tokens: Tokens, row: int, held: dict[str, int | str]) -> Figures:
-    total, scored = float(rows.log_ratio(Level.SEQUENCE)[row]), int(rows.n[row])
-    ends = (float(rows.pair(f"log_ratio_{end}")[row]) for end in ("min", "max"))
-    name = rows.frame["rollout_id"][row]
-    place = held.get(str(name), _NOT_HELD)
-    carried = {key: _carried(rows.frame[key][row]) for key in _CARRIED if key in rows}
-    return {
-        "rollout_id": str(name),
-        "scored": scored,
-        "log_ratio_sum": figure(total),
-        "log_ratio_mean": figure(total / scored),
-        "abs_max": figure(max(abs(end) for end in ends)),
-        **{key: node for key, node in carried.items() if node is not None},
-        "strip": {"why": place} if isinstance(place, str) else _strip(tokens, place),
-    }
+def _rollouts(rows: Rows, tokens: Tokens, held: dict[str, int | str]) -> Iterator[Figures]:
+    names = [str(name) for name in rows.frame["rollout_id"].to_list()]
+    numbers = (rows.n, rows.log_ratio(Level.SEQUENCE), largest(rows))
+    carried = {key: rows.frame[key].to_list() for key in _CARRIED if key in rows}
+    for row, (name, scored, total, most) in enumerate(
+        zip(names, *(column.tolist() for column in numbers), strict=True)
+    ):
+        place, said = held.get(name, _NOT_HELD), {key: _carried(values[row]) for key, values in carried.items()}
+        yield {
+            "rollout_id": name,
+            "scored": scored,
+            "log_ratio_sum": figure(total),
+            "log_ratio_mean": figure(total / scored),
+            "abs_max": figure(most),
+            **{key: node for key, node in said.items() if node is not None},
+            "strip": {"why": place} if isinstance(place, str) else _strip(tokens, place),
+        }
 
 
 def _carried(value: Any) -> Node:
@@ -90,7 +93,7 @@ def _strip(tokens: Tokens, place: int) -> Figures:
     at = int(np.argmax(np.abs(d)))
     first, last = max(0, at - EITHER_SIDE), min(d.size, at + EITHER_SIDE + 1)
     listed: list[Node] = [*_rounded(d[first:last])]
-    positions: list[Node] = [tokens.position(start + token) for token in range(first, last)]
+    positions: list[Node] = [*(tokens.place[start + first : start + last] - tokens.first[place]).tolist()]
     return {"positions": positions, "log_ratios": listed, "at": at - first, "before": first, "after": d.size - last}
 
 
@@ -98,7 +101,8 @@ def _rounded(values: Array) -> list[float]:
     return [round(value, _DIGITS) + 0.0 for value in values.astype(np.float64).tolist()]
 
 
-def _tokens(tokens: Tokens) -> Iterator[dict[str, Any]]:
+def furthest_tokens(tokens: Tokens) -> Iterator[Figures]:
+    """Yield the tokens with the largest abs(d), from the largest on."""
     if not tokens.size:
         return
     size = tokens.magnitude

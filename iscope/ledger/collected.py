@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
-import torch
 from torch import Tensor
 
 from iscope.ledger.memory import release
@@ -20,7 +19,7 @@ HELD = 2**27
 _RUNS = 64
 
 # Columns of the dump's rollouts [N], and what was measured of them [N].
-_Part = tuple[pl.DataFrame, dict[str, Tensor]]
+_Part = tuple[pl.DataFrame, dict[str, Array]]
 
 
 class RowsBuilder:
@@ -124,16 +123,17 @@ def _table(parts: Sequence[_Part], order: Array | None) -> pl.DataFrame:
     columns = []
     for name in list(parts[0][1]):
         values = _joined(parts, name)
-        columns.append(pl.Series(name, values if order is None else values[order]))
+        columns.append(pl.Series(name, values if order is None else values.take(order)))
         for _, measured in parts:
             del measured[name]
     return (described if order is None else described[order]).hstack(columns)
 
 
 def _joined(parts: Sequence[_Part], name: str) -> Array:
-    return np.concatenate([measured[name].numpy() for _, measured in parts])
+    return np.concatenate([measured[name] for _, measured in parts])
 
 
-def _small(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _small(columns: Mapping[str, Tensor]) -> dict[str, Array]:
     """Counts of a rollout's tokens in half the memory."""
-    return {name: values.int() if values.dtype == torch.int64 else values for name, values in columns.items()}
+    arrays = {name: values.numpy() for name, values in columns.items()}
+    return {name: values.astype(np.int32) if values.dtype == np.int64 else values for name, values in arrays.items()}

@@ -14,7 +14,7 @@ from iscope.ledger.furthest import FurthestBuilder, furthest
 from iscope.ledger.histogram import Counts
 from iscope.ledger.measure import Measured
 from iscope.ledger.plan import BATCH, ROLLOUT_COLUMNS, Plan
-from iscope.ledger.rows import LedgerRows
+from iscope.ledger.rows import Held, LedgerRows
 from iscope.ledger.sample import Sample, SampleBuilder
 from iscope.ledger.sweep.batch import added
 from iscope.ledger.sweep.intervals import FamilySums
@@ -143,7 +143,7 @@ class LedgerBuilder:
         return Ledger(
             plan=self.plan,
             rows=rows,
-            trained=self._trained.finish() or LedgerRows.of(pl.DataFrame(schema=rows.schema)),
+            trained=self._trained.finish() or _none_like(rows),
             histograms=self._histograms,
             unscored=self._unscored,
             rounded_positive=self._rounded_positive,
@@ -152,6 +152,12 @@ class LedgerBuilder:
             sweeps=added(self._sweeps),
             furthest=self._furthest.finish(),
         )
+
+
+def _none_like(rows: LedgerRows) -> LedgerRows:
+    """No rows, of the same columns."""
+    first = rows.pieces[0]
+    return LedgerRows.of(first.frame.clear() if isinstance(first, Held) else pl.DataFrame(schema=rows.schema))
 
 
 def _described(batch: RolloutBatch, plan: Plan) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -76,24 +77,30 @@ class Held:
 
 
 class Recent(Generic[T]):
-    """The values that were asked for last, up to a number of bytes."""
+    """The values that were asked for last, up to a number of bytes; threads may share it."""
 
     def __init__(self, height: int) -> None:
         """Start with none; values are of so many rows."""
         self._most = max(RECENT, _COLUMNS * 8 * height)
         self._values: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
         self._bytes = self._gone = 0
+        self._lock = Lock()
 
     def get(self, name: Hashable) -> T | None:
         """Return a value that is still there."""
-        if name not in self._values:
-            return None
-        self._values.move_to_end(name)
-        return self._values[name][0]
+        with self._lock:
+            if name not in self._values:
+                return None
+            self._values.move_to_end(name)
+            return self._values[name][0]
 
     def put(self, name: Hashable, value: T, size: int) -> None:
         """Keep a value of so many bytes, unless it alone is too large; let go of what was asked for the longest ago."""
-        if size > self._most:
+        with self._lock:
+            self._put(name, value, size)
+
+    def _put(self, name: Hashable, value: T, size: int) -> None:
+        if size > self._most or name in self._values:
             return
         self._values[name] = value, size
         self._bytes += size
@@ -123,7 +130,7 @@ class LedgerRows:
         """
         self._pieces = tuple(pieces)
         self._places = None if places is None else pl.Series(np.asarray(places), dtype=pl.get_index_type())
-        self.schema = pl.concat([piece.schema.to_frame() for piece in self._pieces], how="diagonal_relaxed").schema
+        self.schema = _together([piece.schema for piece in self._pieces])
         self.height = sum(piece.height for piece in self._pieces) if self._places is None else len(self._places)
         self._recent = Recent[pl.Series](self.height)
 
@@ -215,6 +222,13 @@ class LedgerRows:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies in other processes have their rows in memory."""
         return LedgerRows.of, (self.to_frame(),)
+
+
+def _together(schemas: Sequence[pl.Schema]) -> pl.Schema:
+    """The schema of rows of several, one below the other."""
+    if len(schemas) == 1:
+        return schemas[0]
+    return pl.concat([schema.to_frame() for schema in schemas], how="diagonal_relaxed").schema
 
 
 def _nulls(name: str, height: int) -> pl.Series:

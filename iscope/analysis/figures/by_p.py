@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from iscope.analysis.figures.gradient import NO_ADVANTAGE
 from iscope.analysis.intervals import fraction, ratio
-from iscope.analysis.numbers import NO_TOKENS, share
+from iscope.analysis.numbers import NO_TOKENS, Array, share
 from iscope.analysis.rows import Rows
 from iscope.ledger import histogram
 from iscope.ledger.kernels.tokens import BUCKETS, EDGES
@@ -30,10 +28,12 @@ def by_p(rows: Rows) -> list[Figures]:
 
     ``k3`` and ``abs_mean`` are nats per token of the bucket; the shares are of the sums over all buckets.
     """
-    return [_bucket(rows, index) for index in range(BUCKETS)]
+    k3 = [float(rows[f"p{bucket}:k3"].sum()) for bucket in range(BUCKETS)]
+    gradient = _gradients(rows)
+    return [_bucket(rows, index, k3, gradient) for index in range(BUCKETS)]
 
 
-def _bucket(rows: Rows, index: int) -> Figures:
+def _bucket(rows: Rows, index: int, k3: list[float], gradient: Array | None) -> Figures:
     tokens = rows[f"p{index}:tokens"]
     empty = "no scored tokens in this bucket" if rows.tokens else NO_TOKENS
     return {
@@ -42,23 +42,27 @@ def _bucket(rows: Rows, index: int) -> Figures:
         "tokens": int(tokens.sum()),
         "token_share": fraction(rows.clusters, tokens, rows.n),
         "k3": ratio(rows.clusters, rows[f"p{index}:k3"], tokens, empty),
-        "k3_share": share(*_part_and_whole(rows, index), "k3 is 0 everywhere" if rows.tokens else NO_TOKENS),
+        "k3_share": share(k3[index], sum(k3), "k3 is 0 everywhere" if rows.tokens else NO_TOKENS),
         "abs_mean": ratio(rows.clusters, rows[f"p{index}:abs"], tokens, empty),
-        "gradient_share": _gradient_share(rows, index),
+        "gradient_share": _gradient_share(rows, index, gradient),
     }
 
 
-def _part_and_whole(rows: Rows, index: int) -> tuple[float, float]:
-    sums = [float(rows[f"p{bucket}:k3"].sum()) for bucket in range(BUCKETS)]
-    return sums[index], sum(sums)
+def _gradients(rows: Rows) -> Array | None:
+    """Uncorrected gradient of each rollout [N], over all buckets; None where there is none."""
+    if "p0:gradient" not in rows:
+        return None
+    total = rows["p0:gradient"].copy()
+    for bucket in range(1, BUCKETS):
+        total += rows[f"p{bucket}:gradient"]
+    return total
 
 
-def _gradient_share(rows: Rows, index: int) -> Figure:
-    if f"p{index}:gradient" not in rows:
+def _gradient_share(rows: Rows, index: int, whole: Array | None) -> Figure:
+    if whole is None:
         return Figure.absent(NO_ADVANTAGE)
-    columns = [rows[f"p{bucket}:gradient"] for bucket in range(BUCKETS)]
     empty = "no token has a gradient" if rows.tokens else NO_TOKENS
-    return fraction(rows.clusters, columns[index], np.sum(columns, axis=0), empty)
+    return fraction(rows.clusters, rows[f"p{index}:gradient"], whole, empty)
 
 
 def _gap(rows: Rows) -> Figure:

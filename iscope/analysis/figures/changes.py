@@ -80,7 +80,9 @@ class _Signs:
 
     def counts(self, tokens: Array, rollouts: Array) -> dict[str, Node]:
         """Tokens [N] and rollouts, bool [N], of a kind, by sign."""
-        found = (_by_sign(self.of, tokens), _by_sign(self.of, rollouts), self.tokens, self.rollouts)
+        none = [0] * len(_SIGNS)
+        counted = (_by_sign(self.of, column) if column.any() else none for column in (tokens, rollouts))
+        found = (*counted, self.tokens, self.rollouts)
         by_sign = zip(_SIGNS, *found, strict=True)
         return {
             sign: {

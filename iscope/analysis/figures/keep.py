@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def _lengths(rows: RecipeRows, band: Band, growth: Growth, buckets: Lengths) -> 
 
 
 def _by_chance(growth: Growth, band: Band) -> Figures:
-    grid = np.unique(np.geomspace(1, _LONGEST, 400).round().astype(np.int64))
+    grid = _grid()
     chance = growth.chance(band, grid)
     if chance.max() < WANTED:
         why = Figure.absent(f"no length up to {_LONGEST:,} tokens keeps {WANTED:.0%} of the rollouts")
@@ -112,6 +113,13 @@ def _by_chance(growth: Growth, band: Band) -> Figures:
     else:
         high = Figure(_edge(growth, band, int(grid[last + 1]), int(grid[last])))
     return {"low": Figure(int(low)), "high": high, "basis": "chance"}
+
+
+@cache
+def _grid() -> Array:
+    """Lengths that are looked at, int64 [L]."""
+    grid: Array = np.unique(np.geomspace(1, _LONGEST, 400).round().astype(np.int64))
+    return grid
 
 
 def _edge(growth: Growth, band: Band, outside: int, inside: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from iscope.analysis.figures.ratios import raw_ratio
 from iscope.analysis.numbers import effective_size, log_of
 from iscope.analysis.ratio_summary import QUANTILES, rollout_summary, token_summary
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figure, Figures, Node
 from iscope.recipes.model import Level, Pair
 
@@ -22,7 +22,9 @@ def figures(rows: RecipeRows) -> Figures:
     raw = raw_ratio(rows.rows, Level.TOKEN if level is Level.NONE else level, pair)
     own = {name: raw.pop(name) for name in ("unit", "ess", "ess_fraction")}
     raw["ess_token"] = own["ess"] if own["unit"] == "tokens" else _raw_token_size(rows, level, pair)
-    raw["ess_rollout"] = _raw_rollout_size(rows, level, pair)
+    raw["ess_rollout"] = rows.rows.once(
+        ("raw rollout size", level, rows.rows.resolve(pair)), lambda: _raw_rollout_size(rows.rows, level, pair)
+    )
     return {"raw": raw, "applied": _applied(rows)}
 
 
@@ -30,10 +32,10 @@ def _raw_token_size(rows: RecipeRows, level: Level, pair: Pair) -> Figure:
     return Figure(effective_size(rows.rows.log_ratio(level, pair), rows.rows.n))
 
 
-def _raw_rollout_size(rows: RecipeRows, level: Level, pair: Pair) -> Figure:
+def _raw_rollout_size(rows: Rows, level: Level, pair: Pair) -> Figure:
     if level in (Level.SEQUENCE, Level.GEOMETRIC):
-        return Figure(effective_size(rows.rows.log_ratio(level, pair)))
-    return Figure(effective_size(log_of(rows.rows.pair("weight_sum", pair) / rows.rows.n)))
+        return Figure(effective_size(rows.log_ratio(level, pair)))
+    return Figure(effective_size(log_of(rows.pair("weight_sum", pair) / rows.n)))
 
 
 def _applied(rows: RecipeRows) -> Figures:

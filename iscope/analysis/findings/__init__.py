@@ -6,6 +6,7 @@ after it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from iscope.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from iscope.analysis.findings.evidence import Evidence
     from iscope.analysis.findings.kind import Kind
+    from iscope.analysis.findings.tokens import Tokens
     from iscope.model import Finding
 
 MODULES = (
@@ -48,9 +50,29 @@ _WITHOUT_TOKENS = ("unusable", "retokenised")
 _RANK = {"error": 0, "warning": 1, "information": 2}
 
 
-def find(evidence: Evidence) -> list[Finding]:
-    """Judge every kind; errors first, then by code."""
-    return _judged(evidence, MODULES if evidence.rows.rollouts else _WITHOUT_TOKENS)
+def probe(tokens: Tokens, *, scored: bool) -> dict[str, Any]:
+    """Return what each kind that looks at tokens sees, by module.
+
+    Args:
+        tokens: the tokens.
+        scored: whether any token of their dump is scored.
+    """
+    modules = {name: _module(name) for name in _names(scored=scored)}
+    return {name: module.probe(tokens) for name, module in modules.items() if hasattr(module, "probe")}
+
+
+def find(evidence: Evidence, probed: Mapping[str, Any]) -> list[Finding]:
+    """Judge every kind; errors first, then by code.
+
+    Args:
+        evidence: what is judged on.
+        probed: what was seen of its tokens.
+    """
+    for name in _names(scored=evidence.rows.rollouts > 0):
+        finding = _module(name).judge(probed.get(name), evidence)
+        if finding is not None:
+            evidence.earlier[finding.code] = finding
+    return sorted(evidence.earlier.values(), key=lambda finding: (_RANK[finding.severity], finding.code))
 
 
 def kinds() -> list[Kind]:
@@ -70,18 +92,8 @@ def kind_of(code: str) -> Kind:
     return known[code.upper()]
 
 
-def _judged(evidence: Evidence, names: tuple[str, ...]) -> list[Finding]:
-    for name in names:
-        finding = _look(_module(name), evidence)
-        if finding is not None:
-            evidence.earlier[finding.code] = finding
-    return sorted(evidence.earlier.values(), key=lambda finding: (_RANK[finding.severity], finding.code))
-
-
-def _look(module: Any, evidence: Evidence) -> Finding | None:
-    probed = module.probe(evidence.tokens) if hasattr(module, "probe") else None
-    found: Finding | None = module.judge(probed, evidence)
-    return found
+def _names(*, scored: bool) -> tuple[str, ...]:
+    return MODULES if scored else _WITHOUT_TOKENS
 
 
 def _module(name: str) -> Any:

@@ -109,8 +109,10 @@ class Evidence:
         """Sum of squared rollout sums of rho - 1 over the sum of its squares, and without the heaviest rollouts."""
         squares = self.rows.pair("excess_sum") ** 2
         own = self.rows.pair("excess_sq")
+        most = min(_HEAVIEST, squares.size)
+        heavy = np.flatnonzero(squares >= np.partition(squares, -most)[-most])
         light = np.ones(squares.size, dtype=bool)
-        light[np.argsort(-squares, kind="stable")[:_HEAVIEST]] = False
+        light[heavy[np.argsort(-squares[heavy], kind="stable")][:most]] = False
         return _over(squares, own), _over(squares[light], own[light])
 
     @cached_property

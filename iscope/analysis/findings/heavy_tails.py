@@ -78,7 +78,7 @@ def probe(tokens: Tokens) -> Tail | None:
         return None
     looked_at = np.flatnonzero(chosen)[:_MOST]
     gap = tokens.magnitude[looked_at] / -np.expm1(tokens.inference[looked_at])
-    middle, high = np.quantile(gap, (0.5, 0.999))
+    middle, high = np.quantile(np.sort(gap), (0.5, 0.999))  # ordered, which takes less than to partition
     return Tail(float(high / max(middle, 1e-9)), far, doubtful, touched, int(fresh.sum()))
 
 

@@ -14,7 +14,6 @@ from iscope.model import Figure
 if TYPE_CHECKING:
     from iscope.analysis.findings.bounds import Bound
     from iscope.analysis.findings.evidence import Evidence
-    from iscope.analysis.numbers import Array
     from iscope.model import Finding
 
 KIND = Kind(
@@ -42,18 +41,17 @@ _EXPLAINED = 0.5
 
 def judge(_: Any, evidence: Evidence) -> Finding | None:
     """Report the bound that noise hits most."""
-    found = [
-        (bound, float(bound.hit.mean()))
+    hit = [
+        (bound, share)
         for recipe in evidence.recipes
         for bound in bounds_of(recipe)
-        if bound.level == "geometric"
-        and bound.hit.mean() >= _SHARE
-        and _expected(bound, evidence).mean() >= _EXPLAINED * bound.hit.mean()
+        if bound.level == "geometric" and (share := float(bound.hit.mean())) >= _SHARE
     ]
+    judged = [(bound, share, _expected(bound, evidence)) for bound, share in hit]
+    found = [entry for entry in judged if entry[2] >= _EXPLAINED * entry[1]]
     if not found:
         return None
-    bound, share = min(found, key=lambda entry: (not entry[0].named, -entry[1], entry[0].recipe.recipe.spec))
-    expected = float(_expected(bound, evidence).mean())
+    bound, share, expected = min(found, key=lambda entry: (not entry[0].named, -entry[1], entry[0].recipe.recipe.spec))
     more = f" So do {len(found) - 1} other bounds." if len(found) > 2 else ""
     return KIND.finding(
         "warning" if bound.named else "information",
@@ -64,14 +62,16 @@ def judge(_: Any, evidence: Evidence) -> Finding | None:
     )
 
 
-def _expected(bound: Bound, evidence: Evidence) -> Array:
-    """Chance [N] that noise carries a rollout's mean log-ratio beyond the bound."""
+def _expected(bound: Bound, evidence: Evidence) -> float:
+    """Share of the rollouts whose mean log-ratio noise carries beyond the bound."""
     rows, pair = evidence.rows, bound.recipe.recipe.weight.pair
     mean = rows.pair_total("log_ratio_sum", pair) / rows.tokens
     spread = math.sqrt(max(rows.pair_total("log_ratio_sq", pair) / rows.tokens - mean**2, 0.0))
     if spread == 0:
-        return np.zeros(rows.rollouts)
-    lengths, which = np.unique(rows.n, return_inverse=True)
+        return 0.0
+    lengths = np.flatnonzero(np.bincount(rows.n))
     away = (bound.log - mean) * np.sqrt(lengths / 2) / spread
     tails = [0.5 * math.erfc(z if bound.side == "upper" else -z) for z in away.tolist()]
-    return np.array(tails)[which]
+    of_length = np.zeros(int(lengths[-1]) + 1)
+    of_length[lengths] = tails
+    return float(of_length[rows.n].mean())

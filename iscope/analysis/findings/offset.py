@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iscope.analysis.findings.kind import Kind
+from iscope.analysis.numbers import median
 from iscope.model import Figure
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ class Middle:
 def probe(tokens: Tokens) -> Middle | None:
     """Measure the middle of the log-ratios."""
     tokens = tokens.head
-    values = tokens.log_ratio[:_LOOKED_AT][tokens.doubtful[:_LOOKED_AT]]
+    values = tokens.log_ratio[:_LOOKED_AT].compress(tokens.doubtful[:_LOOKED_AT])
     if values.size < 100:
         return None
-    median = float(np.median(values))
-    spread = float(np.median(np.abs(values - median)))
-    signs = tokens.sum(np.where(tokens.doubtful, tokens.log_ratio, 0)) * np.sign(median)
-    return Middle(median, spread, float((signs > 0).mean()))
+    middle = median(values)
+    spread = median(np.abs(values - middle))
+    signs = tokens.sum(tokens.log_ratio * tokens.doubtful) * np.sign(middle)
+    return Middle(middle, spread, float((signs > 0).mean()))
 
 
 def judge(probed: Middle | None, evidence: Evidence) -> Finding | None:

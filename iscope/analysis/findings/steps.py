@@ -110,7 +110,10 @@ def _together(columns: list[Array]) -> tuple[Array, Array]:
     code = np.zeros(columns[0].size, dtype=np.int64)
     for column in columns:
         if column.dtype.kind == "i":  # numbers of clusters, from 0
-            code = code * (int(column.max(initial=0)) + 1) + column
+            there = np.zeros(int(column.max(initial=0)) + 1, dtype=np.int64)
+            there[column] = 1
+            numbers = np.cumsum(there) - 1
+            code = code * (int(numbers[-1]) + 1) + numbers[column]
         else:
             values = np.unique(column)
             code = code * values.size + np.searchsorted(values, column)

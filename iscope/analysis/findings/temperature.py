@@ -98,12 +98,11 @@ def probe(tokens: Tokens) -> list[Stretch]:
 
 
 def _measure(tokens: Tokens, chosen: Array, temperature: float | None) -> Stretch | None:
-    trainer = tokens.trainer[chosen].astype(np.float64)
-    inference = tokens.inference[chosen].astype(np.float64)
+    trainer, inference = (side.compress(chosen).astype(np.float64) for side in (tokens.trainer, tokens.inference))
     real = (trainer != 0) & (inference != 0)
     if int(real.sum()) < _FEWEST:
         return None
-    trainer, inference = trainer[real], inference[real]
+    trainer, inference = trainer.compress(real), inference.compress(real)
     covariance = np.cov(trainer, inference)
     of_trainer, of_inference, both = covariance[0, 0], covariance[1, 1], covariance[0, 1]
     if min(of_trainer, of_inference) <= 0:

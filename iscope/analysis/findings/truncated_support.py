@@ -71,7 +71,7 @@ def probe(tokens: Tokens) -> Shape | None:
     """Measure the shape; None where there are too few doubtful tokens."""
     tokens = tokens.head
     honest = tokens.doubtful & ~((tokens.inference == 0) & (tokens.trainer < -1))
-    values = tokens.log_ratio[honest]
+    values = tokens.log_ratio.compress(honest)
     below, above = int((values < -_NOISE).sum()), int((values > _NOISE).sum())
     if below + above < _FEWEST or below < _ONE_SIDED * (below + above):
         return None
@@ -86,7 +86,7 @@ def probe(tokens: Tokens) -> Shape | None:
 
 
 def _is_constant(tokens: Tokens) -> bool:
-    certain = tokens.log_ratio[tokens.inference > _CERTAIN]
+    certain = tokens.log_ratio.compress(tokens.inference > _CERTAIN)
     if certain.size < _FEWEST:
         return False
     middle = float(np.median(certain[:_LOOKED_AT]))

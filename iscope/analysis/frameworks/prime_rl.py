@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from iscope.analysis.numbers import Array, figure
+from iscope.analysis.numbers import Array, figure, median
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Pair
 
 _STATS: dict[str, Callable[[Array], float]] = {
     "mean": lambda values: float(np.mean(values)),
-    "median": lambda values: float(np.median(values)),
+    "median": median,
     "std": lambda values: float(np.std(values)),
     "min": lambda values: float(np.min(values)),
     "max": lambda values: float(np.max(values)),
@@ -32,14 +32,18 @@ def metrics(rows: RecipeRows) -> Figures:
         filled &= rows.rows["advantage"] != 0
     flat: Figures = {}
     for name, values in per_rollout(rows).items():
-        for stat, reduce in _STATS.items():
-            if nan:
-                flat[f"{name}/{stat}"] = Figure.absent(f"prime-rl's own is NaN: {nan} loss tokens have a NaN logprob")
-            elif not filled.any():
-                flat[f"{name}/{stat}"] = Figure.absent("no loss tokens")
-            else:
-                flat[f"{name}/{stat}"] = figure(reduce(values[filled]))
+        if nan:
+            flat |= _absent(name, f"prime-rl's own is NaN: {nan} loss tokens have a NaN logprob")
+        elif not filled.any():
+            flat |= _absent(name, "no loss tokens")
+        else:
+            of_filled = values.compress(filled)
+            flat |= {f"{name}/{stat}": figure(reduce(of_filled)) for stat, reduce in _STATS.items()}
     return flat
+
+
+def _absent(name: str, why: str) -> Figures:
+    return {f"{name}/{stat}": Figure.absent(why) for stat in _STATS}
 
 
 def per_rollout(rows: RecipeRows) -> dict[str, Array]:
@@ -55,7 +59,8 @@ def per_rollout(rows: RecipeRows) -> dict[str, Array]:
 
 
 def _mean(total: Array, count: Array) -> Array:
-    return np.where(count > 0, total / np.maximum(count, 1), 0.0)
+    """Sums [N] over so many tokens [N] each; those over none are 0."""
+    return np.asarray(total / np.maximum(count, 1))
 
 
 def _masked(rows: RecipeRows) -> dict[str, Array]:

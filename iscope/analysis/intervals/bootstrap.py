@@ -10,6 +10,7 @@ from statistics import NormalDist
 import numpy as np
 
 from iscope.analysis.intervals.clusters import SEED
+from iscope.analysis.intervals.kernels import moves, sum_draws
 from iscope.analysis.numbers import Array
 
 # A function of k arrays of sums of one shape, element by element.
@@ -23,10 +24,8 @@ _MOST_UNDEFINED = 0.05
 _EXACT_BITS = 52
 ROUNDING = 1e-12
 _NORMAL = NormalDist()
-# Figures whose replicates are held at once, 8 kB per sum of each.
-_AT_ONCE = 512
-# From so many columns on one product of matrices is quicker than a sum for each.
-_MANY = 32
+# Figures whose replicates are held at once, 8 kB per sum of each: in a core's cache.
+_AT_ONCE = 64
 
 
 def interval(table: Array, statistic: Statistic) -> Ends:
@@ -56,19 +55,14 @@ def intervals(sums: Array, statistic: Statistic) -> list[Ends]:
 
 
 def _intervals(sums: Array, statistic: Statistic) -> list[Ends]:
-    totals = np.ascontiguousarray(np.moveaxis(sums, 2, 0)).sum(axis=0)  # block after block, whatever stands beside
+    totals = np.cumsum(sums, axis=2)[:, :, -1]  # block after block, whatever stands beside
     value, without = statistic(*totals), statistic(*(totals[:, :, None] - sums))
-    known = np.isfinite(sums).all(axis=(0, 2)) & np.isfinite(value) & np.isfinite(without).all(axis=1)
-    moves = without.mean(axis=1, keepdims=True) - without
-    spread = np.abs(moves).max(axis=1)
-    same = spread <= ROUNDING * np.abs(value)
-    moves /= spread[:, None]
-    squared = moves * moves
-    squares = squared.sum(axis=1)
-    carried = squares * squares >= _FEWEST_CARRYING * (squared * squared).sum(axis=1)
-    acceleration = (squared * moves).sum(axis=1) / (6 * squares**1.5)
+    most, acceleration, carrying = moved = np.empty((3, value.size))
+    moves(moved, without)
+    known = np.isfinite(sums).all(axis=(0, 2)) & np.isfinite(value) & np.isfinite(most)
+    same = most <= ROUNDING * np.abs(value)
     found: list[Ends] = [(one, one) if sure else None for one, sure in zip(value.tolist(), known & same, strict=True)]
-    rows = np.flatnonzero(known & ~same & carried)
+    rows = np.flatnonzero(known & ~same & (carrying >= _FEWEST_CARRYING))
     if rows.size:
         columns = sums[:, rows]
         replicates = statistic(*resampled(columns.reshape(-1, columns.shape[2])).reshape(*columns.shape[:2], -1))
@@ -82,39 +76,31 @@ def resampled(columns: Array) -> Array:
     """Sums [J, R] of J columns, float64 [J, B], over R draws of their B blocks with replacement.
 
     Values are rounded to multiples of a power of two, 2^-43 of the column's largest or finer, so that every sum is
-    exact: its bits do not depend on how the product is split over threads.
+    exact: its bits do not depend on the order of it.
     """
-    contents = [column.tobytes() for column in columns]  # many figures are over the same sums
-    distinct = list(dict.fromkeys(contents))
-    if len(distinct) < _MANY:
-        return np.stack([_resampled(content) for content in contents])
-    place = {content: index for index, content in enumerate(distinct)}
-    table = np.frombuffer(b"".join(distinct)).reshape(len(distinct), -1)
-    summed = _exact(table, lambda whole, times: whole @ times.T)
-    return summed if len(distinct) == len(contents) else summed[[place[content] for content in contents]]
+    contents = [column.tobytes() for column in columns]
+    place = {content: index for index, content in enumerate(dict.fromkeys(contents))}
+    summed = _sums(np.frombuffer(b"".join(place)).reshape(len(place), -1))
+    # Many figures are over the same sums.
+    return summed if len(place) == len(contents) else summed[[place[content] for content in contents]]
 
 
-@lru_cache(maxsize=64)
-def _resampled(column: bytes) -> Array:
-    # A loop of NumPy's own: a product would wake a thread each time, which then waits at a processor's full cost.
-    return _exact(np.frombuffer(column), lambda whole, times: np.einsum("rb,b->r", times, whole))
-
-
-def _exact(columns: Array, product: Callable[[Array, Array], Array]) -> Array:
-    """Sums [..., R] of columns [..., B], given what sums up whole numbers [..., B] over draws [R, B]."""
-    blocks = columns.shape[-1]
-    _, exponent = np.frexp(np.abs(columns).max(axis=-1, keepdims=True))
+def _sums(columns: Array) -> Array:
+    blocks = columns.shape[1]
+    _, exponent = np.frexp(np.abs(columns).max(axis=1, keepdims=True))
     shift = _EXACT_BITS - blocks.bit_length() - exponent
-    return np.asarray(np.ldexp(product(np.rint(np.ldexp(columns, shift)), draws(blocks)), -shift))
+    found = np.empty((len(columns), REPLICATES))
+    sum_draws(found, np.rint(np.ldexp(columns, shift)), draws(blocks))
+    return np.asarray(np.ldexp(found, -shift))
 
 
-@lru_cache(maxsize=32)  # each step of a breakdown may have a number of its own; 2 MB at most each
+@lru_cache(maxsize=32)  # each step of a breakdown may have a number of its own; 1 MB at most each
 def draws(blocks: int) -> Array:
-    """How often each replicate draws each block, float64 [R, B]; fixed for a number of blocks."""
+    """How often each replicate draws each block, float32 [R, B]; fixed for a number of blocks."""
     chosen = np.random.default_rng(SEED).integers(0, blocks, (REPLICATES, blocks))
     chosen += np.arange(REPLICATES)[:, None] * blocks
     counts = np.bincount(chosen.ravel(), minlength=REPLICATES * blocks)
-    return counts.reshape(REPLICATES, blocks).astype(np.float64)
+    return counts.reshape(REPLICATES, blocks).astype(np.float32)
 
 
 def _ends(replicates: Array, value: Array, acceleration: Array, blocks: int) -> list[Ends]:
@@ -123,23 +109,25 @@ def _ends(replicates: Array, value: Array, acceleration: Array, blocks: int) -> 
     whole = bool(defined.all())
     ordered = np.sort(replicates if whole else np.where(defined, replicates, np.nan), axis=1)
     sizes = np.full(value.size, REPLICATES) if whole else defined.sum(axis=1)
-    below = ((ordered < value[:, None]).sum(axis=1) + (ordered <= value[:, None]).sum(axis=1)) / (2 * sizes)
-    found: list[Ends] = []
-    for row, (size, share, bend) in enumerate(zip(sizes.tolist(), below.tolist(), acceleration.tolist(), strict=True)):
-        if size < (1 - _MOST_UNDEFINED) * REPLICATES:
-            found.append(None)
-            continue
-        low, high = _levels(min(max(share, 1 / size), 1 - 1 / size), bend, blocks)
-        found.append((_quantile(ordered[row], low, size), _quantile(ordered[row], high, size)))
-    return found
+    figures, end = zip(ordered, value.tolist(), sizes.tolist(), acceleration.tolist(), strict=True), _widened(blocks)
+    return [
+        _read(row, one, size, bend, end) if size >= (1 - _MOST_UNDEFINED) * REPLICATES else None
+        for row, one, size, bend in figures
+    ]
 
 
-def _levels(below: float, acceleration: float, blocks: int) -> tuple[float, float]:
-    """Where to read the ends off the sorted replicates, as shares of them; ``below``: the share below the value."""
-    bias = _NORMAL.inv_cdf(below)
-    end = _widened(blocks)
+def _read(ordered: Array, value: float, size: int, acceleration: float, end: float) -> tuple[float, float]:
+    """Read the ends off the replicates [R] of a figure, in order, of which the first ``size`` are numbers."""
+    below = int(ordered.searchsorted(value)) + int(ordered.searchsorted(value, "right"))
+    bias = _bias(below, size)
     low, high = (bias + (bias + at) / (1 - acceleration * (bias + at)) for at in (-end, end))
-    return _NORMAL.cdf(low), _NORMAL.cdf(high)
+    return _quantile(ordered, _NORMAL.cdf(low), size), _quantile(ordered, _NORMAL.cdf(high), size)
+
+
+@lru_cache(maxsize=4096)
+def _bias(twice_below: int, size: int) -> float:
+    """Normal quantile of the share of replicates that are below the figure."""
+    return _NORMAL.inv_cdf(min(max(twice_below / (2 * size), 1 / size), 1 - 1 / size))
 
 
 @lru_cache(maxsize=512)
@@ -162,5 +150,5 @@ def _quantile(ordered: Array, at: float, size: int) -> float:
     """Linear between the first ``size`` values, which are in order."""
     place = at * (size - 1)
     left = min(int(place), size - 2)
-    low, high = float(ordered[left]), float(ordered[left + 1])
-    return low + (place - left) * (high - low)
+    low, high = ordered[left : left + 2].tolist()
+    return float(low + (place - left) * (high - low))

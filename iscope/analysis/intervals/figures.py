@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -39,8 +38,8 @@ def with_ends(found: Figure, ends: Ends) -> Figure:
         return found
     low, high = ends
     if high - low <= ROUNDING * abs(found.value):
-        return replace(found, low=found.value, high=found.value)
-    return replace(found, low=min(low, found.value), high=max(high, found.value))
+        low = high = found.value
+    return Figure(found.value, min(low, found.value), max(high, found.value))
 
 
 def _may_be_bounded(found: Figure) -> bool:
@@ -72,7 +71,11 @@ def ratio(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -
 
 def fraction(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
     """Share of counts; 0 and 1 have no interval: a sample without the event does not tell how rare it is."""
-    return _no_certainty(ratio(clusters, part, whole, why))
+    below = whole.sum()
+    if not below:
+        return Figure.absent(why)
+    found = figure(float(part.sum() / below))
+    return found if _is_certain(found) else bounded(found, clusters, quotient, (part, whole))
 
 
 def size(clusters: Clusters, weight: Array, square: Array, count: Array, why: str = NO_TOKENS) -> tuple[Figure, Figure]:
@@ -98,9 +101,14 @@ def log_size(clusters: Clusters, weights: Scaled) -> Figure:
 
 def log_ratio(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figure:
     """Sum of weights [N] over the sum of others; absent where there is no whole."""
-    if whole.log_sum == -math.inf:
-        return Figure.absent(why)
-    found = from_log(part.log_sum - whole.log_sum)
+    return _log_bounded(_log_ratio(part, whole, why), clusters, part, whole)
+
+
+def _log_ratio(part: Scaled, whole: Scaled, why: str) -> Figure:
+    return Figure.absent(why) if whole.log_sum == -math.inf else from_log(part.log_sum - whole.log_sum)
+
+
+def _log_bounded(found: Figure, clusters: Clusters, part: Scaled, whole: Scaled) -> Figure:
     if not _may_be_bounded(found) or clusters.count < FEWEST_CLUSTERS:
         return found
     top = max(part.top, whole.top)
@@ -122,8 +130,9 @@ def scaled(*logs: Array) -> list[Array]:
 
 def log_fraction(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figure:
     """Share of a whole of weights [N]; 0 and 1 have no interval."""
-    return _no_certainty(log_ratio(clusters, part, whole, why))
+    found = _log_ratio(part, whole, why)
+    return found if _is_certain(found) else _log_bounded(found, clusters, part, whole)
 
 
-def _no_certainty(found: Figure) -> Figure:
-    return replace(found, low=None, high=None) if found.value in (0.0, 1.0) else found
+def _is_certain(found: Figure) -> bool:
+    return found.value in (0.0, 1.0)

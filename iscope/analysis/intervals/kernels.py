@@ -1,0 +1,63 @@
+"""Compiled loops of the bootstrap: sums over draws, and how far figures move without a block."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from iscope.replay.compiled import LANES, compiled
+
+
+@compiled(LANES)
+def sum_draws(found: Any, columns: Any, times: Any) -> None:
+    """Sum columns of whole numbers over draws of their blocks, eight sums at a time: few numbers are read for each.
+
+    Args:
+        found: where to write, float64 [J, R], R a multiple of four.
+        columns: float64 [J, B], whole numbers of which every sum is exact.
+        times: how often each draw takes each block, float32 [R, B].
+    """
+    for draw in range(0, found.shape[1], 4):
+        for first in range(0, len(columns), 2):
+            second = min(first + 1, len(columns) - 1)
+            a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
+            for block in range(columns.shape[1]):
+                a, b = columns[first, block], columns[second, block]
+                t0, t1 = times[draw, block], times[draw + 1, block]
+                t2, t3 = times[draw + 2, block], times[draw + 3, block]
+                a0, a1, a2, a3 = a0 + a * t0, a1 + a * t1, a2 + a * t2, a3 + a * t3
+                b0, b1, b2, b3 = b0 + b * t0, b1 + b * t1, b2 + b * t2, b3 + b * t3
+            found[first, draw], found[first, draw + 1] = a0, a1
+            found[first, draw + 2], found[first, draw + 3] = a2, a3
+            found[second, draw], found[second, draw + 1] = b0, b1
+            found[second, draw + 2], found[second, draw + 3] = b2, b3
+
+
+@compiled(LANES)
+def moves(found: Any, values: Any) -> None:
+    """Write how far leaving blocks out moves each figure: the most, its acceleration, and how many blocks carry it.
+
+    The last is (sum m^2)^2 / sum m^4 of the moves m. NaN or infinite where any of the values is; of a figure that
+    nothing moves the last two are NaN.
+
+    Args:
+        found: where to write, float64 [3, F].
+        values: of each figure without each block, float64 [F, B].
+    """
+    blocks = values.shape[1]
+    for figure in range(len(values)):
+        total = most = squares = cubes = fourths = 0.0
+        for block in range(blocks):
+            total += values[figure, block]
+        mean = total / blocks
+        for block in range(blocks):
+            size = abs(mean - values[figure, block])
+            most = size if size > most or size != size else most
+        for block in range(blocks):
+            move = (mean - values[figure, block]) / most
+            squares += move * move
+            cubes += move * move * move
+            fourths += move * move * (move * move)
+        found[0, figure] = most
+        found[1, figure] = cubes / (6.0 * squares * math.sqrt(squares))
+        found[2, figure] = squares * squares / fourths
