@@ -18,6 +18,8 @@ from iscope.analysis.shown import with_tokens
 from iscope.dump import Dump, Sides, Source, open_dump
 from iscope.dump.lookup import Lookup
 from iscope.dump.record import Record
+from iscope.dump.tally import merged
+from iscope.dump.units import side_by_side
 from iscope.dump.writer import output_path
 from iscope.engines import local
 from iscope.engines.batch_scope import batch_scope
@@ -335,7 +337,12 @@ def measure_dump(
     """
     dump.batch_tokens = max(dump.batch_tokens, batch_tokens(device))
     cuts = find_cuts(dump.batches, plan.recipes, plan.unscored, plan.batch)
-    measured = local.run(scoped(dump.batches(), plan.batch), plan, progress, cuts, device=device)
+    in_order = bool(cuts) or isinstance(plan.batch, int)
+    parts = side_by_side(dump, 1 if in_order else local.workers_of(None))
+    first, *others = [scoped(part.batches(), plan.batch) for part in parts]
+    measured = local.run(first, plan, progress, cuts, device=device, beside=others)
+    if others:
+        dump.tally = merged([part.tally for part in parts])
     refuse_nothing(measured, dump)
     return measured
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import polars as pl
@@ -65,20 +65,6 @@ def groups(dump: Dump) -> list[tuple[frozenset[str], bool, frozenset[int]]]:
         together = [group for group in together if not group & files] + [files.union(*touched)]
     ordered = sorted(together, key=sorted)
     return [_described(rows.filter(pl.col("file").is_in(list(files))), files, set(tables)) for files in ordered]
-
-
-def merged(tallies: Sequence[Tally]) -> Tally:
-    """Return what several portions of a dump counted, together."""
-    total = Tally()
-    for tally in tallies:
-        total.rollouts_read += tally.rollouts_read
-        total.not_selected += tally.not_selected
-        for reason, rollouts in tally.excluded.items():
-            total.exclude(reason, rollouts)
-        for column, rollouts in tally.conflicts.items():
-            total.conflict(column, rollouts)
-        total.compared(tally.pairing)
-    return total
 
 
 def _some(table: Table, files: Collection[str]) -> Table:

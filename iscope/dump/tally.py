@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,6 +51,20 @@ class Tally:
         """Count joined rollouts by verdict on their token ids."""
         for verdict, rollouts in verdicts.items():
             self.pairing[verdict] = self.pairing.get(verdict, 0) + rollouts
+
+
+def merged(tallies: Sequence[Tally]) -> Tally:
+    """Return what several portions of a dump counted, together."""
+    total = Tally()
+    for tally in tallies:
+        total.rollouts_read += tally.rollouts_read
+        total.not_selected += tally.not_selected
+        for reason, rollouts in tally.excluded.items():
+            total.exclude(reason, rollouts)
+        for column, rollouts in tally.conflicts.items():
+            total.conflict(column, rollouts)
+        total.compared(tally.pairing)
+    return total
 
 
 @dataclass(frozen=True)

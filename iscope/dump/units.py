@@ -7,12 +7,13 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from iscope.dump.dump import Dump
+from iscope.dump.files import is_remote
 from iscope.dump.pairing import Pairing
 from iscope.dump.parquet import ParquetSource
 from iscope.dump.ragged import Flags
@@ -24,6 +25,8 @@ from iscope.errors import UsageError
 TOKENS = 2**16
 # Footers read at a time: far away, each is a wait and little else.
 _READERS = 16
+# From so many files for each reader on they need not be cut: their footers would be read once more.
+_FILES = 8
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,22 @@ def dump_of(dump: Dump, units: Sequence[Unit]) -> Dump:
     return replace(dump, content=replace(table, parts=parts))
 
 
+def side_by_side(dump: Dump, count: int) -> list[Dump]:
+    """Return up to ``count`` parts of a dump that together are all of it, to be read at the same time.
+
+    What must be read in order, or comes from elsewhere than Parquet files on this machine, stays as one.
+    """
+    table = dump.content
+    if count < 2 or dump.strict or dump.ready or not isinstance(table, Table) or not all(map(_is_here, table.parts)):
+        return [dump]
+    if len(table.parts) < _FILES * count:
+        units = units_of(dump)
+        shards = [shard_of(units, index, count) for index in range(1, count + 1)]
+        return [dump_of(dump, shard) for shard in shards if shard] or [dump]
+    ends = np.linspace(0, len(table.parts), count + 1).astype(int).tolist()
+    return [replace(dump, content=replace(table, parts=table.parts[a:b])) for a, b in pairwise(ends)]
+
+
 def elsewhere(dump: Dump) -> Dump:
     """Return a dump as another machine reads it, whose files need not be of the same time."""
     table = _table(dump)
@@ -125,6 +144,10 @@ def _table(dump: Dump) -> Table:
                 "one first (iscope convert)."
             )
     return dump.content
+
+
+def _is_here(part: Part) -> bool:
+    return isinstance(part.source, ParquetSource) and not is_remote(part.source.name)
 
 
 def _undated(part: Part) -> Part:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from iscope.api import without_reference_terms
 from iscope.dump import Dump
-from iscope.dump.portions import groups, merged, portion, shape
-from iscope.dump.tally import Tally
+from iscope.dump.portions import groups, portion, shape
+from iscope.dump.tally import Tally, merged
 from iscope.dump.watch import Mark, Opening, Watch
 from iscope.engines import local
 from iscope.engines.cuts_pass import find_cuts
