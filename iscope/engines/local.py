@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import torch
 
 from iscope.engines.device import CPU, enough_memory, lane
+from iscope.engines.streams import Streams
 from iscope.ledger.ledger import Ledger, LedgerBuilder
-from iscope.ledger.measure import measure
+from iscope.ledger.looked import Looked, look
+from iscope.ledger.measure import measure_together
 from iscope.ledger.plan import Plan
 from iscope.replay.dump_cuts import DumpCuts, RowCuts, cuts_of, cuts_on
 from iscope.replay.to_device import to_device
@@ -21,6 +23,8 @@ Progress = Callable[[int, int], None]
 
 # Beyond this many threads all wait for the memory, or for one that decodes.
 _MOST_WORKERS = 4
+# Batches whose recipes are replayed together: at most so many, with so many tokens outside the screen and rollouts.
+_TOGETHER, _TOGETHER_OUTSIDE, _TOGETHER_ROLLOUTS = 4, 2**16, 2**13
 # Seconds: polars takes signals so that they wake no thread that waits, and Ctrl-C would be noticed when all is done.
 _LOOKS_UP = 0.2
 
@@ -50,8 +54,7 @@ def run(
     """
     assert cuts is not None or not DumpCuts(plan.recipes).needed, "a recipe needs the cuts of the whole dump"
     assert not (cuts and beside), "cuts are numbered in the order of the dump"
-    streams = [_Stream(iter(part)) for part in (batches, *beside)]
-    shared = _Pass(streams, LedgerBuilder(plan), progress, cuts or {}, device)
+    shared = _Pass(Streams((batches, *beside)), LedgerBuilder(plan), progress, cuts or {}, device)
     workers = workers_of(workers)
     with enough_memory(), ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
         try:
@@ -71,19 +74,29 @@ def workers_of(asked: int | None) -> int:
     return min(asked or os.cpu_count() or 1, _MOST_WORKERS)
 
 
-class _Stream:
-    """Batches that one thread at a time decodes."""
+class _Waiting:
+    """Batches of one thread whose recipes are replayed together."""
 
-    def __init__(self, batches: Iterator[RolloutBatch]) -> None:
-        self.lock = threading.Lock()
-        self.ended = False
-        self._batches = batches
+    def __init__(self) -> None:
+        self._batches: list[RolloutBatch] = []
+        self.looked: list[Looked] = []
 
-    def next(self) -> RolloutBatch | None:
-        """Decode a batch, with the lock held; None when there are none left."""
-        batch = None if self.ended else next(self._batches, None)
-        self.ended = batch is None
-        return batch
+    def add(self, batch: RolloutBatch, looked: Looked) -> None:
+        """Let a batch wait, and what was found of it."""
+        self._batches.append(batch)
+        self.looked.append(looked)
+
+    def take(self) -> tuple[list[RolloutBatch], list[Looked]]:
+        """Return those that wait: none does then."""
+        taken = self._batches, self.looked
+        self._batches, self.looked = [], []
+        return taken
+
+    @property
+    def enough(self) -> bool:
+        """Whether a token would cost no less with more of them; those that wait take memory."""
+        outside, rollouts = sum(one.outside for one in self.looked), sum(map(len, self._batches))
+        return len(self.looked) >= _TOGETHER or outside >= _TOGETHER_OUTSIDE or rollouts >= _TOGETHER_ROLLOUTS
 
 
 class _Pass:
@@ -91,7 +104,7 @@ class _Pass:
 
     def __init__(
         self,
-        streams: Sequence[_Stream],
+        streams: Streams,
         builder: LedgerBuilder,
         progress: Progress | None,
         cuts: RowCuts,
@@ -100,7 +113,6 @@ class _Pass:
         self.builder = builder
         self._device = device
         self._cuts = cuts
-        self._rollouts = 0
         self._streams = streams
         self._progress = progress
         self._building = threading.Lock()
@@ -121,34 +133,27 @@ class _Pass:
         self._failed = True
 
     def _work(self, index: int) -> None:
-        while (found := self._next(index)) is not None:
-            batch, cuts = found
-            there = to_device(batch, self._device)
-            measured = measure(there, self.builder.plan, cuts_on(cuts, self._device), self.builder.floors)
-            with self._building:
-                self.builder.add(batch, measured)
+        waiting = _Waiting()
+        plan = self.builder.plan
+        while not self._failed and (found := self._streams.next(index)) is not None:
+            batch, rows = found
+            cuts = cuts_on(cuts_of(self._cuts, rows), self._device)
+            looked = look(to_device(batch, self._device), plan, cuts, self.builder.floors)
+            if waiting.looked and not looked.goes_with(waiting.looked[0], plan):
+                self._measure(waiting)
+            waiting.add(batch, looked)
+            if waiting.enough or not looked.goes_with(looked, plan):
+                self._measure(waiting)
+        self._measure(waiting)
+
+    def _measure(self, waiting: _Waiting) -> None:
+        """Measure the batches that wait, and add them to the ledger."""
+        batches, looked = waiting.take()
+        if not batches:
+            return
+        measured = measure_together(looked, self.builder.plan)
+        with self._building:
+            for batch, found in zip(batches, measured, strict=True):
+                self.builder.add(batch, found)
                 if self._progress is not None:
                     self._progress(len(batch), batch.tokens)
-
-    def _next(self, index: int) -> tuple[RolloutBatch, RowCuts] | None:
-        while not self._failed and (stream := self._free(index)) is not None:
-            try:
-                batch = stream.next()
-                if batch is not None:
-                    first, self._rollouts = self._rollouts, self._rollouts + len(batch)
-                    return batch, cuts_of(self._cuts, slice(first, self._rollouts))
-            finally:
-                stream.lock.release()
-        return None
-
-    def _free(self, index: int) -> _Stream | None:
-        """Take the lock of a stream with batches left, a thread's own one first; None when all have ended."""
-        begin = index % len(self._streams)
-        left = [stream for stream in (*self._streams[begin:], *self._streams[:begin]) if not stream.ended]
-        for stream in left:
-            if stream.lock.acquire(blocking=False):
-                return stream
-        if left:
-            left[0].lock.acquire()
-            return left[0]
-        return None

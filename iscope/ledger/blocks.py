@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -12,9 +14,9 @@ from iscope.ledger import histogram
 from iscope.ledger.bulk import WEIGHTING, Bulk, Uneven, bulk_of
 from iscope.ledger.by_p import CERTAIN, log_edges
 from iscope.ledger.histogram import Counts
-from iscope.ledger.kernels.walk import Limits, Tokens, nothing_found, scratch_of, walk
+from iscope.ledger.kernels.walk import Found, Limits, Tokens, found_together, nothing_found, scratch_of, walk
 from iscope.ledger.plan import Plan
-from iscope.ledger.screen import COUNTED, Screen, pairs_to_screen
+from iscope.ledger.screen import COUNTED, pairs_to_screen, screen_of
 from iscope.ledger.tail import BatchTail
 from iscope.recipes.model import Pair
 from iscope.replay.segments import Array
@@ -47,13 +49,29 @@ class Blocks:
     by_p: Columns
 
 
-def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair], tail: BatchTail) -> Blocks:
-    """Measure the tokens of a view, block by block.
+@dataclass(frozen=True)
+class Walked:
+    """What a walk over the tokens of a view gave.
+
+    Attributes:
+        pairs: the pairs that were measured, trainer over inference first.
+        uneven: which of the plan's bases were summed token by token.
+        found: the sums and counts.
+        outside: int64, which tokens lie outside the screen, rising.
+    """
+
+    pairs: list[Pair]
+    uneven: list[int]
+    found: Found
+    outside: Tensor
+
+
+def walk_over(view: TokenView, plan: Plan, pairs: list[Pair], tail: BatchTail) -> Walked:
+    """Look at the tokens of a view, block by block.
 
     Args:
         view: the tokens of N whole rollouts.
         plan: the plan.
-        screen: its screen.
         pairs: the pairs to measure, trainer over inference first.
         tail: takes what may be among the largest log-ratios.
     """
@@ -62,9 +80,23 @@ def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair
     rows = _first_rows(tokens.offsets)
     scratch = scratch_of(*(int(np.diff(edges).max(initial=0)) for edges in (tokens.offsets[rows], rows)))
     found = nothing_found(tokens)
-    walk(tokens, _limits(view, plan, screen, pairs, tail), rows, scratch, found)
+    walk(tokens, _limits(view, plan, pairs, tail), rows, scratch, found)
     outside, *above = (places[:taken] for places, taken in zip(found.outside, found.taken, strict=True))
     tail.take(pairs, (values[places] for values, places in zip(tokens.log_ratios, above, strict=True)))
+    found = found._replace(outside=outside.copy()[None])  # the rest of it would be held for nothing
+    return Walked(pairs, uneven.indices, found, torch.from_numpy(found.outside[0]))
+
+
+def together(walks: Sequence[Walked], tokens: Sequence[int]) -> Walked:
+    """Return what one walk over views with so many tokens each, one after the other, would have given."""
+    starts = [0, *accumulate(tokens)]
+    outside = torch.cat([walk.outside + start for walk, start in zip(walks, starts, strict=False)])
+    return Walked(walks[0].pairs, walks[0].uneven, found_together([walk.found for walk in walks]), outside)
+
+
+def blocks_of(view: TokenView, plan: Plan, walked: Walked) -> Blocks:
+    """Name what was found of the tokens of a view."""
+    found, pairs = walked.found, walked.pairs
     trainer, inference, *pair_sums = torch.from_numpy(found.sums)
     counts = found.counts.sum(1)
     counts[0, histogram.ZERO_WEIGHT] = 0
@@ -72,8 +104,8 @@ def measure_blocks(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair
         {"trainer_logprob_sum": trainer, "inference_logprob_sum": inference},
         dict(zip(pairs, pair_sums, strict=True)),
         dict(zip(["gap", *map(str, pairs)], counts, strict=True)),
-        torch.from_numpy(outside.copy()),
-        *bulk_of(view, plan, pairs, uneven, found),
+        walked.outside,
+        *bulk_of(view, plan, pairs, walked.uneven, found),
     )
 
 
@@ -92,7 +124,8 @@ def _tokens(view: TokenView, pairs: list[Pair], uneven: Uneven) -> Tokens:
     )
 
 
-def _limits(view: TokenView, plan: Plan, screen: Screen, pairs: list[Pair], tail: BatchTail) -> Limits:
+def _limits(view: TokenView, plan: Plan, pairs: list[Pair], tail: BatchTail) -> Limits:
+    screen = screen_of(plan)
     kind = view.trainer.numpy().dtype
     screened = {view.resolve(pair) for pair in pairs_to_screen(plan)}
     bands = [(screen.low, screen.high) if pair in screened else COUNTED for pair in pairs]

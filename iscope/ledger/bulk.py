@@ -85,14 +85,14 @@ def _stacked(view: TokenView, columns: list[Tensor]) -> Array:
     return np.stack([column.numpy() for column in columns]) if columns else none
 
 
-def bulk_of(view: TokenView, plan: Plan, pairs: list[Pair], uneven: Uneven, found: Found) -> tuple[Bulk, Columns]:
+def bulk_of(view: TokenView, plan: Plan, pairs: list[Pair], uneven: list[int], found: Found) -> tuple[Bulk, Columns]:
     """What was found of the tokens inside the screen, and the columns by q as ``measure_by_p`` names them.
 
     Args:
         view: the tokens.
         plan: the plan.
         pairs: the pairs that were measured, trainer over inference first.
-        uneven: the losses that were summed token by token.
+        uneven: which of the plan's bases were summed token by token.
         found: the sums.
     """
     buckets = torch.from_numpy(found.buckets)
@@ -109,7 +109,7 @@ def bulk_of(view: TokenView, plan: Plan, pairs: list[Pair], uneven: Uneven, foun
         for index, base in _bases(view, plan):
             if is_constant(view, base):
                 gradients[index, pair] = total_by_sign(view, base, torch.from_numpy(total))
-        for index, sums in zip(uneven.indices, found.signed, strict=True):
+        for index, sums in zip(uneven, found.signed, strict=True):
             gradients[index, pair] = dict(zip(_SIGNS, torch.from_numpy(sums[place]), strict=True))
     return Bulk(by_p["tokens"].sum(0), of_pairs, gradients), by_bucket(view, by_p)
 

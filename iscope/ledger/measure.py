@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from iscope.ledger.blocks import measure_blocks
+from iscope.ledger.blocks import Blocks
 from iscope.ledger.bulk import nothing
 from iscope.ledger.by_p import measure_by_p
 from iscope.ledger.framework_columns import measure_frameworks
 from iscope.ledger.gradient import by_sign, can_differentiate, can_replay, is_constant, total_by_sign
 from iscope.ledger.histogram import Counts
 from iscope.ledger.logged import measure_logged
+from iscope.ledger.looked import Looked, look, rows_of, see, seen_together
 from iscope.ledger.loss_columns import measure_loss
 from iscope.ledger.pair_columns import measure_pair
 from iscope.ledger.plan import Plan
@@ -25,13 +26,12 @@ from iscope.ledger.sweep.batch import Splits, measure_families
 from iscope.ledger.sweep.intervals import FamilySums
 from iscope.ledger.tail import BatchTail, Tails
 from iscope.ledger.tracked_columns import measure_tracked
-from iscope.ledger.whole import fetched, measure_whole
-from iscope.recipes.model import Pair
-from iscope.replay.dump_cuts import RowCuts, cuts_of, own_cuts
+from iscope.ledger.whole import fetched
+from iscope.replay.dump_cuts import RowCuts, cuts_of
 from iscope.replay.losses import base_coefficient
 from iscope.replay.segments import Segments
-from iscope.replay.usable import Usable, usable
-from iscope.replay.view import TokenView, scored_view, token_view
+from iscope.replay.usable import usable
+from iscope.replay.view import TokenView, token_view
 from iscope.rollouts import RolloutBatch
 
 
@@ -71,50 +71,41 @@ def measure(
         cuts: where filters that look at a whole batch cut each rollout's; None where these rollouts are the batch.
         floors: what a log-ratio must exceed to count among the dump's largest, by pair.
     """
-    found = usable(batch)
-    view, _ = scored_view(batch, found, plan.unscored)
-    view.cuts = own_cuts(view, plan.recipes, batch.columns) if cuts is None else cuts
-    tail = BatchTail(floors)
-    measured, histograms, splits = _measure_view(view, plan, tail)
-    columns = _token_counts(batch, found, view) | measured
+    return measure_together([look(batch, plan, cuts, floors)], plan)[0]
+
+
+def measure_together(looked: Sequence[Looked], plan: Plan) -> list[Measured]:
+    """Replay the recipes on batches that go with each other: what each adds to the ledger.
+
+    The histograms of all of them are with the first.
+    """
+    view, blocks = seen_together(looked, plan)
+    columns, histograms, splits = _measure_view(view, blocks, plan)
+    each = zip(looked, rows_of(columns, looked), [histograms, *[{}] * (len(looked) - 1)], strict=True)
+    return [_measured(one, plan, one.token_counts() | own, counts, splits) for one, own, counts in each]
+
+
+def _measured(looked: Looked, plan: Plan, columns: Columns, histograms: dict[str, Counts], splits: Splits) -> Measured:
+    batch, usable_ = looked.batch, looked.usable
     trained_rows = (columns["loss_tokens"] != columns["usable_tokens"]).nonzero().squeeze(1)
     trained: Columns = {}
     if trained_rows.numel():
-        trained = _trained(batch, plan, trained_rows, view.cuts)
+        trained = _trained(batch, plan, trained_rows, looked.view.cuts)
     sweeps = measure_families(batch, plan, splits, columns["loss_tokens"]) if plan.families else ()
-    rounded, rows = found.rounded_positive, trained_rows.cpu()
-    tails, unscored = tail.tails(), found.unscored
-    return Measured(fetched(columns), fetched(trained), rows, histograms, unscored, rounded, tails, sweeps)
+    return Measured(
+        columns=fetched(columns),
+        trained=fetched(trained),
+        trained_rows=trained_rows.cpu(),
+        histograms=histograms,
+        unscored=usable_.unscored,
+        rounded_positive=usable_.rounded_positive,
+        tails=looked.tails,
+        sweeps=sweeps,
+    )
 
 
-def _token_counts(batch: RolloutBatch, found: Usable, view: TokenView) -> Columns:
-    layout = Segments(batch.offsets)
-    if found.scored is batch.loss_mask:
-        loss = usable_tokens = view.segments.lengths
-    else:
-        loss = _count(layout, batch.loss_mask)
-        usable_tokens = _count(layout, found.scored)
-    nan = torch.zeros_like(loss) if found.nan is None else layout.count(found.nan)
-    return {
-        "tokens": layout.lengths,
-        "loss_tokens": loss,
-        "usable_tokens": usable_tokens,
-        "scored": view.segments.lengths,
-        "nan_tokens": nan,
-    }
-
-
-def _count(layout: Segments, flags: Tensor | None) -> Tensor:
-    return layout.lengths if flags is None else layout.count(flags)
-
-
-def _measure_view(view: TokenView, plan: Plan, tail: BatchTail) -> tuple[Columns, dict[str, Counts], Splits]:
-    pairs = _measured_pairs(view, plan)
-    screen = screen_of(plan)
-    if view.device.type == "cpu":
-        blocks = measure_blocks(view, plan, screen, pairs, tail)
-    else:
-        blocks = measure_whole(view, plan, pairs, tail)
+def _measure_view(view: TokenView, blocks: Blocks, plan: Plan) -> tuple[Columns, dict[str, Counts], Splits]:
+    pairs, screen = list(blocks.log_ratio_sums), screen_of(plan)
     columns, counts = dict(blocks.columns), dict(blocks.counts)
     for pair, total in blocks.log_ratio_sums.items():
         view.remember_log_ratio_sum(pair, total)
@@ -139,16 +130,6 @@ def _measure_view(view: TokenView, plan: Plan, tail: BatchTail) -> tuple[Columns
     return columns, counts, lambda index: dense if index in screen.dense else split
 
 
-def _measured_pairs(view: TokenView, plan: Plan) -> list[Pair]:
-    """Pairs that the view can tell apart: those of the plan, and engine and lag where there are current logprobs."""
-    wanted = {view.resolve(pair) for pair in plan.pairs}
-    if view.current is not None:
-        wanted |= {Pair.CURRENT_INFERENCE, Pair.CURRENT_TRAINER}
-    if view.ref is None:
-        wanted.discard(Pair.CURRENT_REF)
-    return [pair for pair in Pair if pair in wanted]
-
-
 def _base(split: Split, plan: Plan, index: int) -> Columns:
     """Gradient of an uncorrected loss, by sign of the signal."""
     rest, base = split.rest, plan.bases[index]
@@ -168,7 +149,8 @@ def _trained(batch: RolloutBatch, plan: Plan, rows: Tensor, cuts: RowCuts) -> Co
     part = take_rollouts(batch, rows)
     view = token_view(part, part.loss_mask, "trl")
     view.cuts = cuts_of(cuts, rows)
-    return _token_counts(part, usable(part), view) | _measure_view(view, plan, BatchTail())[0]
+    looked = Looked(part, usable(part), view, see(view, plan, BatchTail()), {})
+    return looked.token_counts() | _measure_view(*seen_together([looked], plan), plan)[0]
 
 
 def take_rollouts(batch: RolloutBatch, rows: Tensor) -> RolloutBatch:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,7 @@ from iscope.replay.contrast import Contrast, Shares
 from iscope.replay.cuts import Cuts
 from iscope.replay.exponential import exp_rest
 from iscope.replay.gathered import Gathered, places_of, segments_left
+from iscope.replay.joined import Joined
 from iscope.replay.segments import Segments, expm1
 from iscope.replay.usable import Usable, is_usable
 from iscope.rollouts import LOGPROBS, RolloutBatch
@@ -52,7 +54,7 @@ class TokenView:
     """
 
     segments: Segments
-    columns: Gathered
+    columns: Gathered | Joined
     row_advantage: Tensor | None = None
     repair: Convention = "scored"
     whole: TokenView | None = None
@@ -229,6 +231,21 @@ class TokenView:
         if d.numel() and float(d.abs().max()) > EXPONENT_LIMIT:
             return d.clamp(-EXPONENT_LIMIT, EXPONENT_LIMIT)
         return d
+
+
+def joined(views: Sequence[TokenView]) -> TokenView:
+    """Return the view of the rollouts of several, one after the other; they have the same columns, and no cuts."""
+    first, sizes = views[0], [view.segments.tokens for view in views]
+    edges = [0, *accumulate(sizes)]
+    offsets = [view.segments.offsets[1:] + start for view, start in zip(views, edges, strict=False)]
+    advantages = [view.row_advantage for view in views if view.row_advantage is not None]
+    return replace(
+        first,
+        segments=Segments(torch.cat([first.segments.offsets[:1], *offsets])),
+        columns=Joined([view.columns for view in views], edges),
+        row_advantage=torch.cat(advantages) if advantages else None,
+        _cache={},
+    )
 
 
 def token_view(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +91,9 @@ class Found(NamedTuple):
     signed: Array
 
 
+_BY_ROLLOUT = ("sums", "buckets", "inside", "keys", "signed")
+
+
 class Scratch(NamedTuple):
     """Columns of a block: fresh memory would cost more than the arithmetic on it."""
 
@@ -123,6 +127,12 @@ def nothing_found(tokens: Tokens) -> Found:
         keys=np.empty((pairs, 2, rows), dtype=np.int64),
         signed=np.empty((losses, 1 + pairs, 2, rows)),
     )
+
+
+def found_together(parts: Sequence[Found]) -> Found:
+    """Return what was found of the rollouts of several walks, one after the other, but for the places of tokens."""
+    rows = {name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in _BY_ROLLOUT}
+    return parts[0]._replace(counts=np.sum([part.counts for part in parts], axis=0), **rows)
 
 
 @compiled()
