@@ -234,7 +234,7 @@ class TokenView:
 
 
 def joined(views: Sequence[TokenView]) -> TokenView:
-    """Return the view of the rollouts of several, one after the other; they have the same columns, and no cuts."""
+    """Return the view of several with whole rollouts, one after the other; they have the same columns, and no cuts."""
     first, sizes = views[0], [view.segments.tokens for view in views]
     edges = [0, *accumulate(sizes)]
     offsets = [view.segments.offsets[1:] + start for view, start in zip(views, edges, strict=False)]
@@ -244,6 +244,9 @@ def joined(views: Sequence[TokenView]) -> TokenView:
         segments=Segments(torch.cat([first.segments.offsets[:1], *offsets])),
         columns=Joined([view.columns for view in views], edges),
         row_advantage=torch.cat(advantages) if advantages else None,
+        whole=None,
+        source=None,
+        taken=None,
         _cache={},
     )
 
