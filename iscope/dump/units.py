@@ -90,8 +90,8 @@ def side_by_side(dump: Dump, count: int) -> list[Dump]:
         return [dump]
     if len(table.parts) < _FILES * count:
         units = units_of(dump)
-        shards = [shard_of(units, index, count) for index in range(1, count + 1)]
-        return [dump_of(dump, shard) for shard in shards if shard] or [dump]
+        shards = [shard for index in range(1, count + 1) if (shard := shard_of(units, index, count))]
+        return [dump_of(dump, shard) for shard in shards] if len(shards) > 1 else [dump]
     ends = np.linspace(0, len(table.parts), count + 1).astype(int).tolist()
     return [replace(dump, content=replace(table, parts=table.parts[a:b])) for a, b in pairwise(ends)]
 
