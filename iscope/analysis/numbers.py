@@ -17,6 +17,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 NO_TOKENS = "no scored tokens"
 _LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)
 _SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
+_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+_LOWEST_EXPONENT = -707.0  # above it exp is far from the smallest normal number
 
 
 def figure(value: float, why: str = "not a number") -> Figure:
@@ -46,7 +48,7 @@ def log_sum_exp(logs: Array) -> float:
     top = float(logs.max(initial=-math.inf))
     if not math.isfinite(top):
         return top
-    return top + math.log(float(np.exp(logs - top).sum()))
+    return top + math.log(float(exp_of(logs - top).sum()))
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,11 @@ class Scaled:
     @cached_property
     def values(self) -> Array:
         """The weights [N] over the largest."""
-        return np.exp(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
+        return exp_of(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
 
     def over(self, top: float) -> Array:
         """The weights [N] over exp(top), which is at least the largest."""
-        return self.values if top == self.top else np.exp(self.logs - top)
+        return self.values if top == self.top else exp_of(self.logs - top)
 
     @cached_property
     def log_sum(self) -> float:
@@ -95,7 +97,7 @@ def effective_size(logs: Array, repeats: Array | None = None) -> float:
     """
     if not logs.size or logs.max() == -math.inf:
         return 0.0
-    weights = np.exp(logs - logs.max())
+    weights = exp_of(logs - logs.max())
     times = 1.0 if repeats is None else repeats
     return float((weights * times).sum()) ** 2 / float((weights**2 * times).sum())
 
@@ -109,9 +111,22 @@ def first_places(codes: Array) -> Array:
 
 
 def log_of(values: Array) -> Array:
-    """Natural log, -inf at 0."""
+    """Natural log of values, none below 0; -inf at 0, which NumPy's own takes several times as long for."""
+    logs = np.log(np.maximum(values, _SMALLEST))
     with np.errstate(divide="ignore"):
-        return np.log(values)
+        logs /= values > 0  # the log of the smallest is below 0, and becomes -inf
+    return np.asarray(logs)
+
+
+def exp_of(logs: Array) -> Array:
+    """exp of logs, 0 at -inf, which NumPy's own takes several times as long for."""
+    some = logs > _LOWEST_EXPONENT
+    if np.count_nonzero(some) != np.count_nonzero(logs > -math.inf):
+        return np.exp(logs)
+    found = np.maximum(logs, _LOWEST_EXPONENT)
+    np.exp(found, out=found)
+    found *= some
+    return np.asarray(found)
 
 
 def median(values: Array) -> float:

@@ -14,7 +14,7 @@ import polars as pl
 from iscope.analysis.intervals import Clusters
 from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, Statistic, intervals
 from iscope.analysis.intervals.figures import kish, quotient, with_ends
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, share
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, from_log, share
 from iscope.model import Figure
 
 # Of more parts than anybody reads, none has intervals: they would cost more than the rest of the report.
@@ -107,12 +107,12 @@ class Parts:
         top = self.max(logs)
         finite = np.where(np.isneginf(top), 0.0, top)
         with np.errstate(divide="ignore"):
-            return np.log(self.sum(np.exp(logs - self._spread(finite)))) + finite
+            return np.log(self.sum(exp_of(logs - self._spread(finite)))) + finite
 
     def effective_size(self, logs: Array) -> Array:
         """(sum w)^2 / sum w^2 of weights given by their logs [N]; 0 where all weights are 0."""
         top = self.max(logs)
-        weights = np.exp(logs - self._spread(np.where(np.isneginf(top), 0.0, top)))
+        weights = exp_of(logs - self._spread(np.where(np.isneginf(top), 0.0, top)))
         squares = self.sum(weights**2)
         return self.sum(weights) ** 2 / np.where(squares == 0, 1.0, squares)
 

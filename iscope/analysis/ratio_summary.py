@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iscope.analysis.intervals import Clusters, fraction, ratio, size
-from iscope.analysis.numbers import NO_TOKENS, Array, figure, from_log, log_sum_exp, quantile, share
+from iscope.analysis.numbers import NO_TOKENS, Array, exp_of, figure, from_log, log_sum_exp, quantile, share
 from iscope.ledger import histogram
 from iscope.ledger.histogram import Counts
 from iscope.model import Figure, Figures
@@ -79,7 +79,7 @@ def _std(logs: Array) -> Figure:
     if top < 300.0:
         excess = np.expm1(logs)
         return figure(math.sqrt(max(0.0, float(np.mean(excess**2)) - float(np.mean(excess)) ** 2)))
-    scaled = np.exp(logs - top)
+    scaled = exp_of(logs - top)
     spread = float(np.std(scaled))
     return from_log(top + math.log(spread)) if spread > 0 else Figure(0.0)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, ROUNDING, Ends, Statistic, intervals
 from iscope.analysis.intervals.clusters import Clusters
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, figure, from_log
 from iscope.model import Figure
 
 
@@ -125,7 +125,7 @@ def _sums(clusters: Clusters, weights: Scaled, top: float) -> Array:
 def scaled(*logs: Array) -> list[Array]:
     """Columns given by their logs [N], over the largest value of any."""
     top = max(float(column.max(initial=-math.inf)) for column in logs)
-    return [np.exp(column - top) if top > -math.inf else np.zeros(column.size) for column in logs]
+    return [exp_of(column - top) if top > -math.inf else np.zeros(column.size) for column in logs]
 
 
 def log_fraction(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figure:
