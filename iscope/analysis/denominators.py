@@ -123,7 +123,7 @@ class _Batch:
     def _column(self, name: str) -> Tensor | None:
         """A column of the recipe as int64; None where it was not measured."""
         name = f"recipe{self.rows.index}:{name}"
-        return _integers(self.frame[name]) if name in self.frame.columns else None
+        return _integers(self.frame[name]) if name in self.frame.schema else None
 
     def logs(self, loss: Loss, tokens: Tensor, summed: Tensor, counted: Tensor | None) -> Array:
         """Log of the divisor of each rollout with a scored token [N], or [1] where it is the same for all.

@@ -104,7 +104,7 @@ class Rows:
 
     def __contains__(self, name: str) -> bool:
         """Whether the rows have this column."""
-        return name in self.frame.columns
+        return name in self.frame.schema
 
     def with_sign(self, signs: Signs) -> Array | None:
         """Flag the rollouts whose advantage has a sign [N]; None where there is no advantage per rollout."""
