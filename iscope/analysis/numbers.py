@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -60,13 +59,16 @@ class Scaled:
     """
 
     logs: Array
-    _made: list[tuple[object, Array]] = field(default_factory=list, repr=False, compare=False)
+    _sums: list[tuple[object, Array]] = field(default_factory=list, repr=False, compare=False)
+    _over: list[tuple[float, Array]] = field(default_factory=list, repr=False, compare=False)
 
-    def once(self, over: object, make: Callable[[], Array]) -> Array:
-        """Return what ``make`` returns, made once for this very object, what the weights are summed over."""
-        if not any(one is over for one, _ in self._made):
-            self._made[:] = [(over, make())]
-        return self._made[0][1]
+    def sums(self, of: object) -> Array | None:
+        """Return the sums of the values that were kept for this very object, what they are summed over."""
+        return next((sums for one, sums in self._sums if one is of), None)
+
+    def keep(self, of: object, sums: Array) -> None:
+        """Keep the sums of the values over something, and no others."""
+        self._sums[:] = [(of, sums)]
 
     @cached_property
     def top(self) -> float:
@@ -79,8 +81,17 @@ class Scaled:
         return exp_of(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
 
     def over(self, top: float) -> Array:
-        """The weights [N] over exp(top), which is at least the largest."""
-        return self.values if top == self.top else exp_of(self.logs - top)
+        """The weights [N] over exp(top), which is at least the largest; those over the latest are at hand."""
+        if top == self.top:
+            return self.values
+        if not any(one == top for one, _ in self._over):
+            self._over[:] = [(top, exp_of(self.logs - top))]
+        return self._over[0][1]
+
+    @cached_property
+    def squares(self) -> Array:
+        """Squares [N] of the weights over the largest."""
+        return np.asarray(self.values**2)
 
     @cached_property
     def log_sum(self) -> float:

@@ -135,7 +135,7 @@ class Parts:
 
     def ask_size(self, of: Weighed) -> Asked:
         """(sum w)^2 / sum w^2, Kish's effective sample size of weights; 0 where all are 0."""
-        squares = self.blocks(of.weights.values**2)
+        squares = self.blocks(of.weights.squares)
         below = self.of_blocks(squares)
         if (below < _SMALLEST_SUM).any():
             sizes = self.effective_size(of.weights.logs)

@@ -14,7 +14,15 @@ from functools import cached_property
 import numpy as np
 
 from iscope.analysis.denominators import denominators
-from iscope.analysis.intervals import log_fraction, log_ratio, log_size, over_blocks
+from iscope.analysis.intervals import (
+    Asked,
+    answered,
+    ask_log_ratios,
+    ask_log_size,
+    ask_part,
+    log_size,
+    sums_over,
+)
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log
 from iscope.analysis.rows import RecipeRows
@@ -37,16 +45,19 @@ def figures(rows: RecipeRows) -> Figures:
     if sides is None:
         return _without_advantages(rows)
     kept, base = sides
-    clusters = rows.rows.clusters
+    clusters, whole = rows.rows.clusters, base.scaled["all"]
+    size, product, *left = answered(
+        ask_log_size(clusters, kept.scaled["all"]), _product_left(rows, kept), *_gradient_left(rows, kept, base)
+    )
     return {
         "effective_batch_size": {
-            **log_size(clusters, kept.scaled["all"]).to_dict(),
+            **size.to_dict(),
             "basis": "gradient",
-            "base": latest(rows.rows, "size of base", _base_name(rows), lambda: log_size(clusters, base.scaled["all"])),
+            "base": latest(rows.rows, "size of base", _base_name(rows), lambda: log_size(clusters, whole)),
         },
-        "gradient_left": _gradient_left(rows, kept, base),
+        "gradient_left": dict(zip((*EMPTY, "survivors"), left, strict=True)) | _heaviest(kept),
         "groups_with_both_signs": _groups(rows, kept, base),
-        "product_left": _product_left(rows, kept),
+        "product_left": product,
     }
 
 
@@ -106,20 +117,21 @@ def _base(rows: RecipeRows) -> Gradients | None:
     return Gradients(base[0], base[1]).shifted(-denominators(rows).base)
 
 
-def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
-    whole = kept.scaled["all"]
-    percent = max(1, math.ceil(whole.logs.size / 100))
+def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> list[Asked]:
+    """What is left of all, by sign, and among survivors."""
     empty = EMPTY | ({} if rows.rows.rollouts else {"all": NO_TOKENS})
     clusters = rows.rows.clusters
-    return {
-        **{name: log_ratio(clusters, kept.scaled[name], base.scaled[name], why) for name, why in empty.items()},
-        "survivors": _survivors(rows, kept, base, empty["all"]),
-        "heaviest_rollout": _heaviest(whole, 1),
-        "heaviest_percent": _heaviest(whole, percent),
-    }
+    left = ask_log_ratios(clusters, *((kept.scaled[name], base.scaled[name], why) for name, why in empty.items()))
+    return [*left, _survivors(rows, kept, base, empty["all"])]
 
 
-def _heaviest(whole: Scaled, count: int) -> Figure:
+def _heaviest(kept: Gradients) -> Figures:
+    whole = kept.scaled["all"]
+    percent = max(1, math.ceil(whole.logs.size / 100))
+    return {"heaviest_rollout": _share_of(whole, 1), "heaviest_percent": _share_of(whole, percent)}
+
+
+def _share_of(whole: Scaled, count: int) -> Figure:
     """Share of the heaviest rollouts."""
     if whole.top == -math.inf:
         return Figure.absent("no gradient is left")
@@ -127,26 +139,25 @@ def _heaviest(whole: Scaled, count: int) -> Figure:
     return from_log(whole.top + math.log(float(heaviest.sum())) - whole.log_sum)
 
 
-def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -> Figure:
+def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -> Asked:
     """Gradient left if the loss were divided by what is kept instead of by what the framework counts."""
     if not rows.kept.sum():
-        return Figure.absent("everything was masked")
+        return Asked(Figure.absent("everything was masked"))
     over = denominators(rows)
     left, more = _moved(kept, over.kept - over.survivors)
     whole, less = _moved(base, over.base - over.full)
     if whole.log_sum == -math.inf:
-        return Figure.absent(empty)
+        return Asked(Figure.absent(empty))
     before, after = _counted(rows)
     # Of several batches the counts are held; of one they are resampled, but not rollouts that are not in these rows.
     scale = float(after.sum()) / float(before.sum())
     top, clusters = max(left.top + more, whole.top + less), rows.rows.clusters
-    return over_blocks(
+    return Asked(
         from_log(left.log_sum + more - whole.log_sum - less),
         lambda part, base, before, after: scale * (part / base) * (before / after),
         [
-            clusters.sums(left.over(top - more)),
-            clusters.sums(whole.over(top - less)),
-            *(clusters.sums(column) for column in (before, after)),
+            *sums_over(clusters, [(left, top - more), (whole, top - less)]),
+            *clusters.sums_of([before, after]),
         ],
     )
 
@@ -176,12 +187,11 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
     return {"kept": kept.groups_with_both(group), "total": total}
 
 
-def _product_left(rows: RecipeRows, kept: Gradients) -> Figure:
+def _product_left(rows: RecipeRows, kept: Gradients) -> Asked:
     """Share of the kept gradient in rollouts weighted otherwise than by exp(S): by over a factor of 2, or in sign."""
     away = np.abs(rows.rows.log_ratio("sequence", rows.recipe.weight.pair) - rows.log_mean_weight)
     alike = (away <= _LOG_TWO) & (rows.recipe.weight.sign > 0)
-    otherwise = Scaled(np.where(alike, -np.inf, kept.total))
-    return log_fraction(rows.rows.clusters, otherwise, kept.scaled["all"], "no gradient is left")
+    return ask_part(rows.rows.clusters, ~alike, kept.scaled["all"], "no gradient is left")
 
 
 def _without_advantages(rows: RecipeRows) -> Figures:
