@@ -121,6 +121,13 @@ def first_places(codes: Array) -> Array:
     return np.asarray(first_with[codes])
 
 
+def read_only(values: Array, dtype: type[np.generic]) -> Array:
+    """Values as compiled loops take them, whatever they are read from: one kind of array, for which one is compiled."""
+    found = np.ascontiguousarray(values, dtype=dtype).view()
+    found.flags.writeable = False
+    return found
+
+
 def log_of(values: Array) -> Array:
     """Natural log of values, none below 0; -inf at 0, which NumPy's own takes several times as long for."""
     logs = np.log(np.maximum(values, _SMALLEST))

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from iscope.analysis.intervals.kernels import sum_blocks
-from iscope.analysis.numbers import Array, first_places
+from iscope.analysis.numbers import Array, first_places, read_only
 
 SEED = 20150801
 # Beyond these many clusters, unions of them are resampled. Unions of independent clusters are independent too; with so
@@ -84,17 +84,10 @@ def block_sums(block: Array, count: int, columns: Sequence[Array]) -> list[Array
             found.append(np.bincount(block, some[0], minlength=count).astype(np.float64, copy=False))
             continue
         sums = np.zeros((count, _TOGETHER))
-        read = [_read_only(column) for column in some]
+        read = [read_only(column, np.float64) for column in some]
         sum_blocks(sums, block, *read, *read[-1:] * (_TOGETHER - len(read)))
         found += [*np.ascontiguousarray(sums.T)][: len(some)]
     return found
-
-
-def _read_only(column: Array) -> Array:
-    """A column as the compiled loop takes it."""
-    values = np.ascontiguousarray(column, dtype=np.float64).view()
-    values.flags.writeable = False
-    return values
 
 
 def cluster_codes(frame: pl.DataFrame) -> Array:
