@@ -13,6 +13,7 @@ import polars as pl
 
 from iscope.analysis.intervals import Clusters
 from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, Statistic, intervals
+from iscope.analysis.intervals.clusters import block_sums
 from iscope.analysis.intervals.figures import kish, quotient, with_ends
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, from_log, share
 from iscope.model import Figure
@@ -127,15 +128,32 @@ class Parts:
 
     def ask_log_ratio(self, part: Weighed, whole: Weighed, why: str) -> Asked:
         """The same of columns of weights; absent where there is no whole."""
+        return self.ask_log_ratios((part, whole, why))[0]
+
+    def ask_log_ratios(self, *asked: tuple[Weighed, Weighed, str]) -> list[Asked]:
+        """The same of several."""
+        tops = [max(part.weights.top, whole.weights.top) for part, whole, _ in asked]
+        places = [(of, top) for (part, whole, _), top in zip(asked, tops, strict=True) for of in (part, whole)]
+        summed = iter(self.blocks_of([of.weights.over(top) for of, top in places if top != of.weights.top]))
+        sums = [of.sums if top == of.weights.top else next(summed) for of, top in places]
+        return [
+            Asked(self._log_shares(part, whole, why), quotient, (sums[2 * place], sums[2 * place + 1]))
+            for place, (part, whole, why) in enumerate(asked)
+        ]
+
+    def _log_shares(self, part: Weighed, whole: Weighed, why: str) -> list[Figure]:
         absent = Figure.absent(why)
         logs = zip(self._log_sums(part).tolist(), self._log_sums(whole).tolist(), strict=True)
-        found = [absent if below == -math.inf else from_log(above - below) for above, below in logs]
-        top = max(part.weights.top, whole.weights.top)
-        return Asked(found, quotient, (self._over(part, top), self._over(whole, top)))
+        return [absent if below == -math.inf else from_log(above - below) for above, below in logs]
 
-    def ask_size(self, of: Weighed) -> Asked:
-        """(sum w)^2 / sum w^2, Kish's effective sample size of weights; 0 where all are 0."""
-        squares = self.blocks(of.weights.squares)
+    def ask_size(self, of: Weighed, squares: Array | None = None) -> Asked:
+        """(sum w)^2 / sum w^2, Kish's effective sample size of weights; 0 where all are 0.
+
+        Args:
+            of: the weights.
+            squares: sums of their squares over the blocks, where these were made before.
+        """
+        squares = self.blocks(of.weights.squares) if squares is None else squares
         below = self.of_blocks(squares)
         if (below < _SMALLEST_SUM).any():
             sizes = self.effective_size(of.weights.logs)
@@ -149,8 +167,11 @@ class Parts:
 
     def blocks(self, values: Array) -> Array:
         """Sums of values [N] over the blocks of clusters of each part, float64, part by part."""
-        sums = np.bincount(self._blocks.of, values, minlength=int(self._blocks.counts.sum()))
-        return np.asarray(sums, dtype=np.float64)  # of no rows bincount returns integers
+        return self.blocks_of([values])[0]
+
+    def blocks_of(self, columns: Sequence[Array]) -> list[Array]:
+        """The same of several columns, which takes less than one after the other."""
+        return block_sums(self._blocks.of, int(self._blocks.counts.sum()), columns)
 
     def of_blocks(self, sums: Array) -> Array:
         """Sum over each part, given sums over its blocks."""
@@ -175,10 +196,6 @@ class Parts:
                     for place in places:
                         found[place][part] = with_ends(found[place][part], next(ends))
         return found
-
-    def _over(self, of: Weighed, top: float) -> Array:
-        """Sums over blocks of weights over exp(top), which is at least the largest."""
-        return of.sums if top == of.weights.top else self.blocks(of.weights.over(top))
 
     def _log_sums(self, of: Weighed) -> Array:
         sums = self.of_blocks(of.sums)
