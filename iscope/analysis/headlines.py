@@ -56,7 +56,7 @@ class _Sides:
     def over(cls, of: Gradients, parts: Parts) -> _Sides:
         weights = [*of.scaled.values()]
         *sums, squares = parts.blocks_of([*(one.values for one in weights), of.scaled["all"].squares])
-        weighed = dict(zip(of.scaled, map(Weighed, weights, sums), strict=True))
+        weighed = dict(zip(of.scaled, map(parts.weighed, weights, sums), strict=True))
         return cls(of, weighed, parts.ask_size(weighed["all"], squares))
 
 

@@ -42,10 +42,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class Weighed:
-    """A column of weights [N] and their sums over the blocks of each part, over the largest weight."""
+    """A column of weights [N].
+
+    Attributes:
+        weights: the weights.
+        sums: their sums over the blocks of each part, over the largest weight.
+        logs: float64 [K], the log of the sum of each part.
+    """
 
     weights: Scaled
     sums: Array
+    logs: Array
 
 
 @dataclass(frozen=True)
@@ -143,7 +150,7 @@ class Parts:
 
     def _log_shares(self, part: Weighed, whole: Weighed, why: str) -> list[Figure]:
         absent = Figure.absent(why)
-        logs = zip(self._log_sums(part).tolist(), self._log_sums(whole).tolist(), strict=True)
+        logs = zip(part.logs.tolist(), whole.logs.tolist(), strict=True)
         return [absent if below == -math.inf else from_log(above - below) for above, below in logs]
 
     def ask_size(self, of: Weighed, squares: Array | None = None) -> Asked:
@@ -161,9 +168,10 @@ class Parts:
             sizes = self.of_blocks(of.sums) ** 2 / below
         return Asked([Figure(size) for size in sizes.tolist()], kish, (of.sums, squares))
 
-    def weighed(self, weights: Scaled) -> Weighed:
-        """Weights [N] with their sums over the blocks."""
-        return Weighed(weights, self.blocks(weights.values))
+    def weighed(self, weights: Scaled, sums: Array | None = None) -> Weighed:
+        """Weights [N] with their sums over the blocks, which may have been made before."""
+        sums = self.blocks(weights.values) if sums is None else sums
+        return Weighed(weights, sums, self._log_sums(weights, sums))
 
     def blocks(self, values: Array) -> Array:
         """Sums of values [N] over the blocks of clusters of each part, float64, part by part."""
@@ -197,11 +205,11 @@ class Parts:
                         found[place][part] = with_ends(found[place][part], next(ends))
         return found
 
-    def _log_sums(self, of: Weighed) -> Array:
-        sums = self.of_blocks(of.sums)
+    def _log_sums(self, weights: Scaled, of_blocks: Array) -> Array:
+        sums = self.of_blocks(of_blocks)
         if (sums < _SMALLEST_SUM).any():
-            return self.log_sum_exp(of.weights.logs)
-        return np.asarray(np.log(sums) + of.weights.top)
+            return self.log_sum_exp(weights.logs)
+        return np.asarray(np.log(sums) + weights.top)
 
     @cached_property
     def _blocks(self) -> _Blocks:

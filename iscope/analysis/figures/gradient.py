@@ -10,6 +10,7 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +25,11 @@ from iscope.analysis.intervals import (
     sums_over,
 )
 from iscope.analysis.latest import latest
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, read_only
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation
+from iscope.replay.compiled import compiled
 
 NO_ADVANTAGE = "the dump has no advantages"
 NO_GRADIENT = "no rollout has a gradient: every advantage is 0"
@@ -37,6 +39,7 @@ EMPTY = {
     "negative": "no gradient with A < 0",
 }
 _LOG_TWO = math.log(2.0)
+_BOTH = 3
 
 
 def figures(rows: RecipeRows) -> Figures:
@@ -84,12 +87,30 @@ class Gradients:
 
     def groups_with_both(self, group: Array) -> int:
         """How many groups, given by the number of each rollout's [N], have gradient of both signs."""
-        present = [np.bincount(group, log > -math.inf) > 0 for log in (self.positive, self.negative)]
-        return int((present[0] & present[1]).sum())
+        seen = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.uint8)
+        see_signs(
+            seen, read_only(group, np.int64), *(read_only(log, np.float64) for log in (self.positive, self.negative))
+        )
+        return int(np.count_nonzero(seen == _BOTH))
 
     def shifted(self, by: Array) -> Gradients:
         """The same, logs moved by this much, [N] or [1]."""
         return Gradients(self.positive + by, self.negative + by)
+
+
+@compiled()
+def see_signs(seen: Any, group: Any, positive: Any, negative: Any) -> None:
+    """Note which groups have gradient with A > 0 (1) and with A < 0 (2).
+
+    Args:
+        seen: what to add these to, uint8 [G].
+        group: the group of each rollout, int64 [N], from 0; read only, as all that follow.
+        positive: log of its gradient with A > 0, float64 [N].
+        negative: with A < 0, float64 [N].
+    """
+    for row in range(len(group)):
+        at = np.uint64(group[row])
+        seen[at] |= (positive[row] > -math.inf) | ((negative[row] > -math.inf) << 1)
 
 
 def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
@@ -141,24 +162,22 @@ def _share_of(whole: Scaled, count: int) -> Figure:
 
 def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -> Asked:
     """Gradient left if the loss were divided by what is kept instead of by what the framework counts."""
-    if not rows.kept.sum():
+    clusters = rows.rows.clusters
+    before, after, some = clusters.sums_of([*_counted(rows), rows.kept])
+    if not some.sum():
         return Asked(Figure.absent("everything was masked"))
     over = denominators(rows)
     left, more = _moved(kept, over.kept - over.survivors)
     whole, less = _moved(base, over.base - over.full)
     if whole.log_sum == -math.inf:
         return Asked(Figure.absent(empty))
-    before, after = _counted(rows)
     # Of several batches the counts are held; of one they are resampled, but not rollouts that are not in these rows.
     scale = float(after.sum()) / float(before.sum())
-    top, clusters = max(left.top + more, whole.top + less), rows.rows.clusters
+    top = max(left.top + more, whole.top + less)
     return Asked(
         from_log(left.log_sum + more - whole.log_sum - less),
         lambda part, base, before, after: scale * (part / base) * (before / after),
-        [
-            *sums_over(clusters, [(left, top - more), (whole, top - less)]),
-            *clusters.sums_of([before, after]),
-        ],
+        [*sums_over(clusters, [(left, top - more), (whole, top - less)]), before, after],
     )
 
 
