@@ -116,22 +116,29 @@ def _count(of: Array, *columns: Array) -> Array:
 def count_changes(found: Any, of: Any, n: Any, kept: Any, truncated: Any, modified: Any) -> None:
     """Count masked, truncated and modified tokens, and rollouts: wholly masked, or with any of the others.
 
+    Sign after sign: so the loop takes several rows at once.
+
     Args:
-        found: what to add to, int64 [3, 2, S], tokens and rollouts of each kind by sign.
+        found: where to write, int64 [3, 2, S], tokens and rollouts of each kind by sign.
         of: the sign of each rollout, int8 [N], from 0.
         n: its scored tokens, int64 [N], read only, as all that follow.
         kept: those that are kept, int64 [N].
         truncated: those whose weight was cut or raised, int64 [N].
         modified: those that were truncated or masked, int64 [N].
     """
-    for row in range(len(of)):
-        sign = np.uint8(of[row])
-        found[0, 0, sign] += n[row] - kept[row]
-        found[0, 1, sign] += kept[row] == 0
-        found[1, 0, sign] += truncated[row]
-        found[1, 1, sign] += truncated[row] > 0
-        found[2, 0, sign] += modified[row]
-        found[2, 1, sign] += modified[row] > 0
+    for sign in range(found.shape[2]):
+        masked = rejected = cut = of_cut = changed = of_changed = 0
+        for row in range(len(of)):
+            has = of[row] == sign
+            masked += n[row] - kept[row] if has else 0
+            rejected += has & (kept[row] == 0)
+            cut += truncated[row] if has else 0
+            of_cut += has & (truncated[row] > 0)
+            changed += modified[row] if has else 0
+            of_changed += has & (modified[row] > 0)
+        found[0, 0, sign], found[0, 1, sign] = masked, rejected
+        found[1, 0, sign], found[1, 1, sign] = cut, of_cut
+        found[2, 0, sign], found[2, 1, sign] = changed, of_changed
 
 
 def _filter(rows: RecipeRows, index: int) -> dict[str, Node]:

@@ -58,7 +58,7 @@ def figures(rows: RecipeRows) -> Figures:
             "basis": "gradient",
             "base": latest(rows.rows, "size of base", _base_name(rows), lambda: log_size(clusters, whole)),
         },
-        "gradient_left": dict(zip((*EMPTY, "survivors"), left, strict=True)) | _heaviest(kept),
+        "gradient_left": {**dict(zip((*EMPTY, "survivors"), left, strict=True)), **_heaviest(kept)},
         "groups_with_both_signs": _groups(rows, kept, base),
         "product_left": product,
     }
