@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from iscope.model import Figure
+from iscope.replay.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -130,21 +131,36 @@ def read_only(values: Array, dtype: type[np.generic]) -> Array:
 
 def log_of(values: Array) -> Array:
     """Natural log of values, none below 0; -inf at 0, which NumPy's own takes several times as long for."""
-    logs = np.log(np.maximum(values, _SMALLEST))
-    with np.errstate(divide="ignore"):
-        logs /= values > 0  # the log of the smallest is below 0, and becomes -inf
-    return np.asarray(logs)
+    found = np.maximum(values, _SMALLEST)
+    np.log(found, out=found)
+    replace_low(found, read_only(values, np.float64), 0.0, -math.inf)
+    return np.asarray(found)
 
 
 def exp_of(logs: Array) -> Array:
     """exp of logs, 0 at -inf, which NumPy's own takes several times as long for."""
-    some = logs > _LOWEST_EXPONENT
-    if np.count_nonzero(some) != np.count_nonzero(logs > -math.inf):
-        return np.exp(logs)
     found = np.maximum(logs, _LOWEST_EXPONENT)
     np.exp(found, out=found)
-    found *= some
-    return np.asarray(found)
+    finite = replace_low(found, read_only(logs, np.float64), _LOWEST_EXPONENT, 0.0)
+    return np.exp(logs) if finite else found
+
+
+@compiled()
+def replace_low(found: Any, values: Any, lowest: float, by: float) -> int:
+    """Replace what was made of values up to a lowest one; return how many of these are finite.
+
+    Args:
+        found: what was made of each value, float64 [N].
+        values: float64 [N], read only; NaN is not low.
+        lowest: the highest value that counts as low.
+        by: what to write there.
+    """
+    finite = 0
+    for place in range(len(found)):
+        low = values[place] <= lowest
+        found[place] = by if low else found[place]
+        finite += low & (values[place] > -math.inf)
+    return finite
 
 
 def median(values: Array) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from iscope.analysis.figures.changes import count_changes
 from iscope.analysis.figures.gradient import see_signs
-from iscope.analysis.numbers import exp_of, log_of, read_only
+from iscope.analysis.numbers import exp_of, log_of, read_only, replace_low
 
 
 @pytest.mark.parametrize("rows", [0, 1, 333])
@@ -43,6 +43,13 @@ def test_exponentials_keep_their_bits(lowest: float, zeros: bool) -> None:
     logs[::7] = -np.inf if zeros else 0.0
     assert exp_of(logs).tolist() == np.exp(logs).tolist()
     assert log_of(np.exp(logs))[logs > -700].tolist() == np.log(np.exp(logs[logs > -700])).tolist()
+
+
+def test_low_values_are_replaced() -> None:
+    values = np.array([-np.inf, -8.0, -7.0, -6.0, np.nan, np.inf])
+    found = np.arange(6.0)
+    assert replace_low(found, read_only(values, np.float64), -7.0, 9.0) == 2
+    assert found.tolist() == [9.0, 9.0, 9.0, 3.0, 4.0, 5.0]
 
 
 def test_logs_of_zeros_and_of_the_smallest_number() -> None:
