@@ -133,12 +133,8 @@ class Parts:
         sums = zip(self.of_blocks(part).tolist(), self.of_blocks(whole).tolist(), strict=True)
         return Asked([share(above, below, why) for above, below in sums], quotient, (part, whole))
 
-    def ask_log_ratio(self, part: Weighed, whole: Weighed, why: str) -> Asked:
-        """The same of columns of weights; absent where there is no whole."""
-        return self.ask_log_ratios((part, whole, why))[0]
-
     def ask_log_ratios(self, *asked: tuple[Weighed, Weighed, str]) -> list[Asked]:
-        """The same of several."""
+        """The same of columns of weights; absent where there is no whole, and why."""
         tops = [max(part.weights.top, whole.weights.top) for part, whole, _ in asked]
         places = [(of, top) for (part, whole, _), top in zip(asked, tops, strict=True) for of in (part, whole)]
         summed = iter(self.blocks_of([of.weights.over(top) for of, top in places if top != of.weights.top]))

@@ -139,11 +139,6 @@ def ask_log_ratios(clusters: Clusters, *asked: tuple[Scaled, Scaled, str]) -> li
     ]
 
 
-def log_ratio(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figure:
-    """The same with its interval."""
-    return answered(*ask_log_ratios(clusters, (part, whole, why)))[0]
-
-
 def ask_part(clusters: Clusters, part: Array, whole: Scaled, why: str) -> Asked:
     """Share of the weights that are flagged [N]; 0 and 1 have no interval."""
     if whole.log_sum == -math.inf:
