@@ -51,15 +51,25 @@ def _denominators(rows: RecipeRows) -> Denominators:
     every = counted_rollouts(loss, read, None)
     plain = Denominator(norm_length=counted.norm_length, counts=counted.counts, counts_dropped=counted.counts_dropped)
     own = replace(loss, denominator=plain)
-    base = batch.logs(loss, read, read, every)
-    kept = torch.from_numpy(np.concatenate([rows.kept.astype(np.int64), np.zeros(batch.rest, dtype=np.int64)]))
+    base, full = latest(
+        rows.rows, "uncorrected denominators", (loss.aggregation, counted), lambda: _uncorrected(batch, own)
+    )
+    kept = torch.from_numpy(np.concatenate([rows.kept, np.zeros(batch.rest, dtype=np.int64)], dtype=np.int64))
     counted_left = every if counted.counts_dropped else counted_rollouts(loss, left, gone)
     return Denominators(
         kept=base if left is read else batch.logs(loss, left, read if counted.counts_dropped else left, counted_left),
         base=base,
         survivors=batch.logs(own, kept, kept, torch.from_numpy(kept.numpy() > 0)),
-        full=base if own == loss else batch.logs(own, read, read, every),
+        full=full,
     )
+
+
+def _uncorrected(batch: _Batch, own: Loss) -> tuple[Array, Array]:
+    """Base and full ones, which recipes of one loss share."""
+    loss, read = batch.rows.recipe.loss, batch.read_tokens
+    every = counted_rollouts(loss, read, None)
+    base = batch.logs(loss, read, read, every)
+    return base, base if own == loss else batch.logs(own, read, read, every)
 
 
 def penalty_mean(rows: RecipeRows, values: Array) -> float:
@@ -105,7 +115,8 @@ class _Batch:
     @cached_property
     def read_tokens(self) -> Tensor:
         """Loss tokens, scored or not, int64."""
-        return _integers(self.frame["loss_tokens"])
+        rows = self.rows.rows
+        return torch.from_numpy(rows.recent("batch loss tokens", lambda: _integers(self.frame["loss_tokens"]).numpy()))
 
     @cached_property
     def left_tokens(self) -> Tensor:
@@ -123,7 +134,7 @@ class _Batch:
     def _column(self, name: str) -> Tensor | None:
         """A column of the recipe as int64; None where it was not measured."""
         name = f"recipe{self.rows.index}:{name}"
-        return _integers(self.frame[name]) if name in self.frame.columns else None
+        return _integers(self.frame[name]) if name in self.frame.schema else None
 
     def logs(self, loss: Loss, tokens: Tensor, summed: Tensor, counted: Tensor | None) -> Array:
         """Log of the divisor of each rollout with a scored token [N], or [1] where it is the same for all.

@@ -52,7 +52,7 @@ class Growth:
         centred = np.maximum(squares - 2 * drift * total + n * drift**2, 0.0)
         variance = float(centred.sum()) / rows.tokens
         own = (centred + _PRIOR_TOKENS * variance) / (n + _PRIOR_TOKENS)
-        kinds = tuple(_kinds(own[lengths.of == bucket]) for bucket in range(lengths.buckets))
+        kinds = tuple(_kinds(ordered) for ordered in lengths.sorted(own))
         return cls(drift, variance, np.array([longest for _, longest in lengths.ends]), kinds)
 
     @property
@@ -87,8 +87,8 @@ def _below(end: Array | float, mean: Array, deviation: Array) -> Array:
     return _normal((end - mean) / deviation)
 
 
-def _kinds(variances: Array) -> tuple[Array, Array]:
-    parts = np.array_split(np.sort(variances), min(_KINDS, variances.size))
+def _kinds(ordered: Array) -> tuple[Array, Array]:
+    parts = np.array_split(ordered, min(_KINDS, ordered.size))
     return np.array([part.mean() for part in parts]), np.array([part.size for part in parts])
 
 

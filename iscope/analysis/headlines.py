@@ -54,8 +54,10 @@ class _Sides:
 
     @classmethod
     def over(cls, of: Gradients, parts: Parts) -> _Sides:
-        sums = {name: parts.weighed(weights) for name, weights in of.scaled.items()}
-        return cls(of, sums, parts.ask_size(sums["all"]))
+        weights = [*of.scaled.values()]
+        *sums, squares = parts.blocks_of([*(one.values for one in weights), of.scaled["all"].squares])
+        weighed = dict(zip(of.scaled, map(parts.weighed, weights, sums), strict=True))
+        return cls(of, weighed, parts.ask_size(weighed["all"], squares))
 
 
 class Headlines:
@@ -81,7 +83,7 @@ class Headlines:
 
 
 def _asked(kept: _Sides, base: _Sides, parts: Parts) -> tuple[Asked, ...]:
-    left = (parts.ask_log_ratio(kept.sums[name], base.sums[name], why) for name, why in EMPTY.items())
+    left = parts.ask_log_ratios(*((kept.sums[name], base.sums[name], why) for name, why in EMPTY.items()))
     return (kept.size, base.size, *left)
 
 

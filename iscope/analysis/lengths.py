@@ -34,7 +34,7 @@ class Lengths:
         """Put lengths [N], at least one, into buckets."""
         octave = np.frexp(n.astype(np.float64))[1]
         joined = _joined(np.bincount(octave))[octave]
-        lengths = [np.sort(n[joined == bucket]) for bucket in range(int(joined.max()) + 1)]
+        lengths = _sorted_by(joined, n)
         ends = tuple((int(found[0]), int(found[-1])) for found in lengths)
         return cls(joined, ends, tuple(_some(found) for found in lengths))
 
@@ -42,6 +42,16 @@ class Lengths:
     def buckets(self) -> int:
         """B."""
         return len(self.ends)
+
+    def sorted(self, values: Array) -> list[Array]:
+        """Values [N] in rising order, bucket by bucket."""
+        return _sorted_by(self.of, values)
+
+
+def _sorted_by(bucket: Array, values: Array) -> list[Array]:
+    # A stable sort of small integers counts them, which is quicker than to look for each.
+    order = np.argsort(bucket.astype(np.uint8), kind="stable")
+    return [np.sort(part) for part in np.split(values[order], np.cumsum(np.bincount(bucket))[:-1])]
 
 
 def _some(ordered: Array) -> Array:

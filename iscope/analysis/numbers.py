@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,12 +10,15 @@ from typing import Any
 import numpy as np
 
 from iscope.model import Figure
+from iscope.replay.compiled import compiled
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NO_TOKENS = "no scored tokens"
 _LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)
 _SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
+_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+_LOWEST_EXPONENT = -707.0  # above it exp is far from the smallest normal number
 
 
 def figure(value: float, why: str = "not a number") -> Figure:
@@ -46,7 +48,7 @@ def log_sum_exp(logs: Array) -> float:
     top = float(logs.max(initial=-math.inf))
     if not math.isfinite(top):
         return top
-    return top + math.log(float(np.exp(logs - top).sum()))
+    return top + math.log(float(exp_of(logs - top).sum()))
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,16 @@ class Scaled:
     """
 
     logs: Array
-    _made: list[tuple[object, Array]] = field(default_factory=list, repr=False, compare=False)
+    _sums: list[tuple[object, Array]] = field(default_factory=list, repr=False, compare=False)
+    _over: list[tuple[float, Array]] = field(default_factory=list, repr=False, compare=False)
 
-    def once(self, over: object, make: Callable[[], Array]) -> Array:
-        """Return what ``make`` returns, made once for this very object, what the weights are summed over."""
-        if not any(one is over for one, _ in self._made):
-            self._made[:] = [(over, make())]
-        return self._made[0][1]
+    def sums(self, of: object) -> Array | None:
+        """Return the sums of the values that were kept for this very object, what they are summed over."""
+        return next((sums for one, sums in self._sums if one is of), None)
+
+    def keep(self, of: object, sums: Array) -> None:
+        """Keep the sums of the values over something, and no others."""
+        self._sums[:] = [(of, sums)]
 
     @cached_property
     def top(self) -> float:
@@ -74,11 +79,20 @@ class Scaled:
     @cached_property
     def values(self) -> Array:
         """The weights [N] over the largest."""
-        return np.exp(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
+        return exp_of(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
 
     def over(self, top: float) -> Array:
-        """The weights [N] over exp(top), which is at least the largest."""
-        return self.values if top == self.top else np.exp(self.logs - top)
+        """The weights [N] over exp(top), which is at least the largest; those over the latest are at hand."""
+        if top == self.top:
+            return self.values
+        if not any(one == top for one, _ in self._over):
+            self._over[:] = [(top, exp_of(self.logs - top))]
+        return self._over[0][1]
+
+    @cached_property
+    def squares(self) -> Array:
+        """Squares [N] of the weights over the largest."""
+        return np.asarray(self.values**2)
 
     @cached_property
     def log_sum(self) -> float:
@@ -95,7 +109,7 @@ def effective_size(logs: Array, repeats: Array | None = None) -> float:
     """
     if not logs.size or logs.max() == -math.inf:
         return 0.0
-    weights = np.exp(logs - logs.max())
+    weights = exp_of(logs - logs.max())
     times = 1.0 if repeats is None else repeats
     return float((weights * times).sum()) ** 2 / float((weights**2 * times).sum())
 
@@ -108,10 +122,45 @@ def first_places(codes: Array) -> Array:
     return np.asarray(first_with[codes])
 
 
+def read_only(values: Array, dtype: type[np.generic]) -> Array:
+    """Values as compiled loops take them, whatever they are read from: one kind of array, for which one is compiled."""
+    found = np.ascontiguousarray(values, dtype=dtype).view()
+    found.flags.writeable = False
+    return found
+
+
 def log_of(values: Array) -> Array:
-    """Natural log, -inf at 0."""
-    with np.errstate(divide="ignore"):
-        return np.log(values)
+    """Natural log of values, none below 0; -inf at 0, which NumPy's own takes several times as long for."""
+    found = np.maximum(values, _SMALLEST)
+    np.log(found, out=found)
+    replace_low(found, read_only(values, np.float64), 0.0, -math.inf)
+    return np.asarray(found)
+
+
+def exp_of(logs: Array) -> Array:
+    """exp of logs, 0 at -inf, which NumPy's own takes several times as long for."""
+    found = np.maximum(logs, _LOWEST_EXPONENT)
+    np.exp(found, out=found)
+    finite = replace_low(found, read_only(logs, np.float64), _LOWEST_EXPONENT, 0.0)
+    return np.exp(logs) if finite else found
+
+
+@compiled()
+def replace_low(found: Any, values: Any, lowest: float, by: float) -> int:
+    """Replace what was made of values up to a lowest one; return how many of these are finite.
+
+    Args:
+        found: what was made of each value, float64 [N].
+        values: float64 [N], read only; NaN is not low.
+        lowest: the highest value that counts as low.
+        by: what to write there.
+    """
+    finite = 0
+    for place in range(len(found)):
+        low = values[place] <= lowest
+        found[place] = by if low else found[place]
+        finite += low & (values[place] > -math.inf)
+    return finite
 
 
 def median(values: Array) -> float:

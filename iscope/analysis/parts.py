@@ -13,8 +13,9 @@ import polars as pl
 
 from iscope.analysis.intervals import Clusters
 from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, Statistic, intervals
+from iscope.analysis.intervals.clusters import block_sums
 from iscope.analysis.intervals.figures import kish, quotient, with_ends
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, share
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, from_log, share
 from iscope.model import Figure
 
 # Of more parts than anybody reads, none has intervals: they would cost more than the rest of the report.
@@ -41,10 +42,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class Weighed:
-    """A column of weights [N] and their sums over the blocks of each part, over the largest weight."""
+    """A column of weights [N].
+
+    Attributes:
+        weights: the weights.
+        sums: their sums over the blocks of each part, over the largest weight.
+        logs: float64 [K], the log of the sum of each part.
+    """
 
     weights: Scaled
     sums: Array
+    logs: Array
 
 
 @dataclass(frozen=True)
@@ -107,12 +115,12 @@ class Parts:
         top = self.max(logs)
         finite = np.where(np.isneginf(top), 0.0, top)
         with np.errstate(divide="ignore"):
-            return np.log(self.sum(np.exp(logs - self._spread(finite)))) + finite
+            return np.log(self.sum(exp_of(logs - self._spread(finite)))) + finite
 
     def effective_size(self, logs: Array) -> Array:
         """(sum w)^2 / sum w^2 of weights given by their logs [N]; 0 where all weights are 0."""
         top = self.max(logs)
-        weights = np.exp(logs - self._spread(np.where(np.isneginf(top), 0.0, top)))
+        weights = exp_of(logs - self._spread(np.where(np.isneginf(top), 0.0, top)))
         squares = self.sum(weights**2)
         return self.sum(weights) ** 2 / np.where(squares == 0, 1.0, squares)
 
@@ -125,17 +133,30 @@ class Parts:
         sums = zip(self.of_blocks(part).tolist(), self.of_blocks(whole).tolist(), strict=True)
         return Asked([share(above, below, why) for above, below in sums], quotient, (part, whole))
 
-    def ask_log_ratio(self, part: Weighed, whole: Weighed, why: str) -> Asked:
-        """The same of columns of weights; absent where there is no whole."""
-        absent = Figure.absent(why)
-        logs = zip(self._log_sums(part).tolist(), self._log_sums(whole).tolist(), strict=True)
-        found = [absent if below == -math.inf else from_log(above - below) for above, below in logs]
-        top = max(part.weights.top, whole.weights.top)
-        return Asked(found, quotient, (self._over(part, top), self._over(whole, top)))
+    def ask_log_ratios(self, *asked: tuple[Weighed, Weighed, str]) -> list[Asked]:
+        """The same of columns of weights; absent where there is no whole, and why."""
+        tops = [max(part.weights.top, whole.weights.top) for part, whole, _ in asked]
+        places = [(of, top) for (part, whole, _), top in zip(asked, tops, strict=True) for of in (part, whole)]
+        summed = iter(self.blocks_of([of.weights.over(top) for of, top in places if top != of.weights.top]))
+        sums = [of.sums if top == of.weights.top else next(summed) for of, top in places]
+        return [
+            Asked(self._log_shares(part, whole, why), quotient, (sums[2 * place], sums[2 * place + 1]))
+            for place, (part, whole, why) in enumerate(asked)
+        ]
 
-    def ask_size(self, of: Weighed) -> Asked:
-        """(sum w)^2 / sum w^2, Kish's effective sample size of weights; 0 where all are 0."""
-        squares = self.blocks(of.weights.values**2)
+    def _log_shares(self, part: Weighed, whole: Weighed, why: str) -> list[Figure]:
+        absent = Figure.absent(why)
+        logs = zip(part.logs.tolist(), whole.logs.tolist(), strict=True)
+        return [absent if below == -math.inf else from_log(above - below) for above, below in logs]
+
+    def ask_size(self, of: Weighed, squares: Array | None = None) -> Asked:
+        """(sum w)^2 / sum w^2, Kish's effective sample size of weights; 0 where all are 0.
+
+        Args:
+            of: the weights.
+            squares: sums of their squares over the blocks, where these were made before.
+        """
+        squares = self.blocks(of.weights.squares) if squares is None else squares
         below = self.of_blocks(squares)
         if (below < _SMALLEST_SUM).any():
             sizes = self.effective_size(of.weights.logs)
@@ -143,14 +164,18 @@ class Parts:
             sizes = self.of_blocks(of.sums) ** 2 / below
         return Asked([Figure(size) for size in sizes.tolist()], kish, (of.sums, squares))
 
-    def weighed(self, weights: Scaled) -> Weighed:
-        """Weights [N] with their sums over the blocks."""
-        return Weighed(weights, self.blocks(weights.values))
+    def weighed(self, weights: Scaled, sums: Array | None = None) -> Weighed:
+        """Weights [N] with their sums over the blocks, which may have been made before."""
+        sums = self.blocks(weights.values) if sums is None else sums
+        return Weighed(weights, sums, self._log_sums(weights, sums))
 
     def blocks(self, values: Array) -> Array:
         """Sums of values [N] over the blocks of clusters of each part, float64, part by part."""
-        sums = np.bincount(self._blocks.of, values, minlength=int(self._blocks.counts.sum()))
-        return np.asarray(sums, dtype=np.float64)  # of no rows bincount returns integers
+        return self.blocks_of([values])[0]
+
+    def blocks_of(self, columns: Sequence[Array]) -> list[Array]:
+        """The same of several columns, which takes less than one after the other."""
+        return block_sums(self._blocks.of, int(self._blocks.counts.sum()), columns)
 
     def of_blocks(self, sums: Array) -> Array:
         """Sum over each part, given sums over its blocks."""
@@ -176,15 +201,11 @@ class Parts:
                         found[place][part] = with_ends(found[place][part], next(ends))
         return found
 
-    def _over(self, of: Weighed, top: float) -> Array:
-        """Sums over blocks of weights over exp(top), which is at least the largest."""
-        return of.sums if top == of.weights.top else self.blocks(of.weights.over(top))
-
-    def _log_sums(self, of: Weighed) -> Array:
-        sums = self.of_blocks(of.sums)
+    def _log_sums(self, weights: Scaled, of_blocks: Array) -> Array:
+        sums = self.of_blocks(of_blocks)
         if (sums < _SMALLEST_SUM).any():
-            return self.log_sum_exp(of.weights.logs)
-        return np.asarray(np.log(sums) + of.weights.top)
+            return self.log_sum_exp(weights.logs)
+        return np.asarray(np.log(sums) + weights.top)
 
     @cached_property
     def _blocks(self) -> _Blocks:

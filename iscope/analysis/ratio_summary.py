@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iscope.analysis.intervals import Clusters, fraction, ratio, size
-from iscope.analysis.numbers import NO_TOKENS, Array, figure, from_log, log_sum_exp, quantile, share
+from iscope.analysis.intervals import Asked, Clusters, answered, ask_fraction, ask_ratio, size
+from iscope.analysis.numbers import NO_TOKENS, Array, exp_of, figure, from_log, log_sum_exp, quantile, share
 from iscope.ledger import histogram
 from iscope.ledger.histogram import Counts
 from iscope.model import Figure, Figures
@@ -37,10 +37,6 @@ class Moments:
     weight_sq: Array
     excess: Array
     excess_sq: Array
-
-    def mean(self) -> Figure:
-        """Mean weight."""
-        return ratio(self.clusters, self.weight, self.count)
 
     def std(self) -> Figure:
         """Population standard deviation, from the moments that keep their digits."""
@@ -79,7 +75,7 @@ def _std(logs: Array) -> Figure:
     if top < 300.0:
         excess = np.expm1(logs)
         return figure(math.sqrt(max(0.0, float(np.mean(excess**2)) - float(np.mean(excess)) ** 2)))
-    scaled = np.exp(logs - top)
+    scaled = exp_of(logs - top)
     spread = float(np.std(scaled))
     return from_log(top + math.log(spread)) if spread > 0 else Figure(0.0)
 
@@ -104,20 +100,26 @@ def token_summary(
     if not moments.count.size:
         return _absent(NO_TOKENS)
     lowest, highest = float(log_range[0].min()), float(log_range[1].max())
+    mean, beyond = _mean_and_outside(moments, outside)
     return {
         "min": from_log(lowest),
-        "mean": moments.mean(),
+        "mean": mean,
         "max": from_log(highest),
         "std": moments.std(),
         **{name: _histogram_quantile(counts, at, lowest, highest, shift) for name, at in QUANTILES.items()},
-        "outside_half_two": _outside(moments, outside),
+        "outside_half_two": beyond,
     }
 
 
-def _outside(moments: Moments, outside: Array | None) -> Figure:
-    if outside is None:
-        return Figure.absent(_UNCOUNTED)
-    return fraction(moments.clusters, outside, moments.count)
+def _mean_and_outside(moments: Moments, outside: Array | None) -> list[Figure]:
+    clusters, count = moments.clusters, moments.count
+    counted = [] if outside is None else [outside]
+    clusters.sums_of([count, moments.weight, moments.weight_sq, *counted])  # in one pass; then they are at hand
+    return answered(
+        ask_ratio(clusters, moments.weight, count),
+        *(ask_fraction(clusters, column, count) for column in counted),
+        *([] if counted else [Asked(Figure.absent(_UNCOUNTED))]),
+    )
 
 
 def _histogram_quantile(counts: Counts | None, at: float, lowest: float, highest: float, shift: float) -> Figure:

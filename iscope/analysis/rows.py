@@ -98,13 +98,18 @@ class Rows:
             return np.zeros(frame.height, dtype=np.int64)
         return (frame[self.batch_column].rank("dense").cast(pl.Int64) - 1).to_numpy(writable=True)
 
+    @cached_property
+    def batches(self) -> int:
+        """How many batches there are, at least one."""
+        return 1 if self.batch_column is None else max(1, int(self.batch_places.max(initial=0)) + 1)
+
     def __getitem__(self, name: str) -> Array:
         """Return a column as an array."""
         return self.frame[name].to_numpy()
 
     def __contains__(self, name: str) -> bool:
         """Whether the rows have this column."""
-        return name in self.frame.columns
+        return name in self.frame.schema
 
     def with_sign(self, signs: Signs) -> Array | None:
         """Flag the rollouts whose advantage has a sign [N]; None where there is no advantage per rollout."""
@@ -208,10 +213,10 @@ class RecipeRows:
     @cached_property
     def batch_means(self) -> Array:
         """What batch normalisation divides the weights of each batch by [K]; 1 where it does not."""
-        rule, frame, places = self.recipe.weight, self.rows.batch_frame, self.rows.batch_places
-        batches = max(1, int(places.max(initial=0)) + 1)
+        rule, batches = self.recipe.weight, self.rows.batches
         if not rule.normalises:
             return np.ones(batches)
+        frame, places = self.rows.batch_frame, self.rows.batch_places
         weights = torch.tensor(frame[f"recipe{self.index}:logged.weight_sum"].to_numpy())
         parts = mean_parts(rule, weights, torch.tensor(frame["scored"].to_numpy()))
         offsets = np.zeros(batches + 1, dtype=np.int64)

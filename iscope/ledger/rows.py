@@ -52,7 +52,7 @@ class Held:
 
     frame: pl.DataFrame
 
-    @property
+    @cached_property
     def schema(self) -> pl.Schema:
         """Names and types of the columns."""
         return self.frame.schema
@@ -213,11 +213,11 @@ class LedgerRows:
     def _read(self, name: str) -> pl.Series:
         dtype = self.schema[name]
         parts = [
-            (piece.read(name) if name in piece.schema else _nulls(name, piece.height)).cast(dtype)
+            _as(dtype, piece.read(name) if name in piece.schema else _nulls(name, piece.height))
             for piece in self._pieces
         ]
-        values = pl.concat(parts, rechunk=True)
-        return values if self._places is None else values.gather(self._places)
+        values = pl.concat(parts, rechunk=True) if len(parts) > 1 else parts[0].rechunk()
+        return values if self._places is None else values[self._places]  # `gather` begins a query, which takes longer
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies in other processes have their rows in memory."""
@@ -229,6 +229,11 @@ def _together(schemas: Sequence[pl.Schema]) -> pl.Schema:
     if len(schemas) == 1:
         return schemas[0]
     return pl.concat([schema.to_frame() for schema in schemas], how="diagonal_relaxed").schema
+
+
+def _as(dtype: pl.DataType, column: pl.Series) -> pl.Series:
+    """A column as this type; a query is not begun where it already is."""
+    return column if column.dtype == dtype else column.cast(dtype)
 
 
 def _nulls(name: str, height: int) -> pl.Series:

@@ -7,7 +7,21 @@ import math
 import numpy as np
 import pytest
 
+from iscope.analysis.intervals.clusters import block_sums
 from iscope.analysis.intervals.kernels import moves, sum_draws
+
+
+@pytest.mark.parametrize("columns", [0, 1, 2, 4, 7])
+@pytest.mark.parametrize("rows", [0, 1, 200])
+def test_sums_over_blocks_row_after_row(columns: int, rows: int) -> None:
+    random = np.random.default_rng(rows)
+    block = random.integers(0, 7, rows)
+    values = [random.lognormal(0, 3, rows), random.integers(0, 9, rows).astype(np.int32), random.random(rows) < 0.5]
+    asked = (values * 3)[:columns]
+    expected = [
+        [sum((x for x, b in zip(column, block, strict=True) if b == at), 0.0) for at in range(7)] for column in asked
+    ]
+    assert [sums.tolist() for sums in block_sums(block, 7, asked)] == expected
 
 
 @pytest.mark.parametrize("columns", [1, 2, 5, 8])

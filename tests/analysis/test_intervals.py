@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import iscope
-from iscope.analysis.intervals import LISTED, Clusters, fraction, log_ratio, log_size, ratio
+from iscope.analysis.intervals import LISTED, Clusters, answered, ask_log_ratios, fraction, log_size, ratio
 from iscope.analysis.intervals.bootstrap import REPLICATES, draws, interval, intervals, resampled, student
 from iscope.analysis.intervals.clusters import MOST_BLOCKS, cluster_codes
 from iscope.analysis.intervals.figures import kish, quotient
@@ -27,6 +27,11 @@ RANDOM = np.random.default_rng(5)
 
 def skewed(blocks, columns=2):
     return np.random.default_rng(blocks).lognormal(0.0, 0.3, (blocks, columns))
+
+
+def log_ratio(clusters, part, whole, why):
+    """One figure, its interval with no others."""
+    return answered(*ask_log_ratios(clusters, (part, whole, why)))[0]
 
 
 def each(count):
@@ -213,7 +218,7 @@ def test_parts_bound_figures_of_several_kinds_together():
     logs, others = random.normal(0, 0.5, 345), random.normal(-0.2, 0.5, 345)
     parts = Parts.of(key, group)
     weights, whole = parts.weighed(Scaled(logs)), parts.weighed(Scaled(others))
-    asked = [parts.ask_size(weights), parts.ask_log_ratio(weights, whole, ""), parts.ask_size(whole)]
+    asked = [parts.ask_size(weights), *parts.ask_log_ratios((weights, whole, "")), parts.ask_size(whole)]
     sizes, left, base = parts.bounded(asked)
     for place, rows in enumerate((slice(5), slice(5, 305), slice(305, 345))):
         clusters = Clusters.of(group[rows] - group[rows][0])
@@ -237,7 +242,7 @@ def test_parts_whose_weights_are_far_below_the_largest():
     assert near.low is not None
     assert none == Figure(0.0)
     same = parts.weighed(Scaled(logs))
-    shares = parts.bounded([parts.ask_log_ratio(same, same, "nothing")])[0]
+    shares = parts.bounded(parts.ask_log_ratios((same, same, "nothing")))[0]
     assert [one.value for one in shares[:2]] == pytest.approx([1.0, 1.0])
     assert shares[2] == Figure.absent("nothing")
 

@@ -11,7 +11,7 @@ import torch
 
 from iscope.analysis.compare.totals import Changed, Fired, Gradient, Totals, Whole
 from iscope.analysis.figures.gradient import Gradients
-from iscope.analysis.numbers import Array, log_of
+from iscope.analysis.numbers import Array, exp_of, log_of
 from iscope.ledger.sweep.families import rollout_filters, rollout_part
 from iscope.ledger.sweep.intervals import CLASSES
 from iscope.recipes.model import BoundRecipe, Pair, WeightRule
@@ -246,7 +246,7 @@ def _scaled_sums(keep: Array, firsts: list[Array], squares: list[Array]) -> tupl
     finite = every[np.isfinite(every)]
     if not finite.size or finite.max() - finite.min() <= _WIDEST:
         top = float(finite.max(initial=-np.inf)) if finite.size else 0.0
-        columns = [*(np.exp(log - top) for log in firsts), *(np.exp(log - 2 * top) for log in squares)]
+        columns = [*(exp_of(log - top) for log in firsts), *(exp_of(log - 2 * top) for log in squares)]
         return [*_product(keep, _columns(*columns)).T], np.full(len(keep), top)
     scales, sums = np.zeros(len(keep)), np.zeros((len(keep), len(firsts) + len(squares)))
     for place, kept in enumerate(keep):

@@ -10,16 +10,26 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from iscope.analysis.denominators import denominators
-from iscope.analysis.intervals import log_fraction, log_ratio, log_size, over_blocks
+from iscope.analysis.intervals import (
+    Asked,
+    answered,
+    ask_log_ratios,
+    ask_log_size,
+    ask_part,
+    log_size,
+    sums_over,
+)
 from iscope.analysis.latest import latest
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, read_only
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation
+from iscope.replay.compiled import compiled
 
 NO_ADVANTAGE = "the dump has no advantages"
 NO_GRADIENT = "no rollout has a gradient: every advantage is 0"
@@ -29,6 +39,7 @@ EMPTY = {
     "negative": "no gradient with A < 0",
 }
 _LOG_TWO = math.log(2.0)
+_BOTH = 3
 
 
 def figures(rows: RecipeRows) -> Figures:
@@ -37,16 +48,19 @@ def figures(rows: RecipeRows) -> Figures:
     if sides is None:
         return _without_advantages(rows)
     kept, base = sides
-    clusters = rows.rows.clusters
+    clusters, whole = rows.rows.clusters, base.scaled["all"]
+    size, product, *left = answered(
+        ask_log_size(clusters, kept.scaled["all"]), _product_left(rows, kept), *_gradient_left(rows, kept, base)
+    )
     return {
         "effective_batch_size": {
-            **log_size(clusters, kept.scaled["all"]).to_dict(),
+            **size.to_dict(),
             "basis": "gradient",
-            "base": latest(rows.rows, "size of base", _base_name(rows), lambda: log_size(clusters, base.scaled["all"])),
+            "base": latest(rows.rows, "size of base", _base_name(rows), lambda: log_size(clusters, whole)),
         },
-        "gradient_left": _gradient_left(rows, kept, base),
+        "gradient_left": {**dict(zip((*EMPTY, "survivors"), left, strict=True)), **_heaviest(kept)},
         "groups_with_both_signs": _groups(rows, kept, base),
-        "product_left": _product_left(rows, kept),
+        "product_left": product,
     }
 
 
@@ -73,12 +87,30 @@ class Gradients:
 
     def groups_with_both(self, group: Array) -> int:
         """How many groups, given by the number of each rollout's [N], have gradient of both signs."""
-        present = [np.bincount(group, log > -math.inf) > 0 for log in (self.positive, self.negative)]
-        return int((present[0] & present[1]).sum())
+        seen = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.uint8)
+        see_signs(
+            seen, read_only(group, np.int64), *(read_only(log, np.float64) for log in (self.positive, self.negative))
+        )
+        return int(np.count_nonzero(seen == _BOTH))
 
     def shifted(self, by: Array) -> Gradients:
         """The same, logs moved by this much, [N] or [1]."""
         return Gradients(self.positive + by, self.negative + by)
+
+
+@compiled()
+def see_signs(seen: Any, group: Any, positive: Any, negative: Any) -> None:
+    """Note which groups have gradient with A > 0 (1) and with A < 0 (2).
+
+    Args:
+        seen: what to add these to, uint8 [G].
+        group: the group of each rollout, int64 [N], from 0; read only, as all that follow.
+        positive: log of its gradient with A > 0, float64 [N].
+        negative: with A < 0, float64 [N].
+    """
+    for row in range(len(group)):
+        at = np.uint64(group[row])
+        seen[at] |= (positive[row] > -math.inf) | ((negative[row] > -math.inf) << 1)
 
 
 def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
@@ -106,20 +138,21 @@ def _base(rows: RecipeRows) -> Gradients | None:
     return Gradients(base[0], base[1]).shifted(-denominators(rows).base)
 
 
-def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
-    whole = kept.scaled["all"]
-    percent = max(1, math.ceil(whole.logs.size / 100))
+def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> list[Asked]:
+    """What is left of all, by sign, and among survivors."""
     empty = EMPTY | ({} if rows.rows.rollouts else {"all": NO_TOKENS})
     clusters = rows.rows.clusters
-    return {
-        **{name: log_ratio(clusters, kept.scaled[name], base.scaled[name], why) for name, why in empty.items()},
-        "survivors": _survivors(rows, kept, base, empty["all"]),
-        "heaviest_rollout": _heaviest(whole, 1),
-        "heaviest_percent": _heaviest(whole, percent),
-    }
+    left = ask_log_ratios(clusters, *((kept.scaled[name], base.scaled[name], why) for name, why in empty.items()))
+    return [*left, _survivors(rows, kept, base, empty["all"])]
 
 
-def _heaviest(whole: Scaled, count: int) -> Figure:
+def _heaviest(kept: Gradients) -> Figures:
+    whole = kept.scaled["all"]
+    percent = max(1, math.ceil(whole.logs.size / 100))
+    return {"heaviest_rollout": _share_of(whole, 1), "heaviest_percent": _share_of(whole, percent)}
+
+
+def _share_of(whole: Scaled, count: int) -> Figure:
     """Share of the heaviest rollouts."""
     if whole.top == -math.inf:
         return Figure.absent("no gradient is left")
@@ -127,27 +160,24 @@ def _heaviest(whole: Scaled, count: int) -> Figure:
     return from_log(whole.top + math.log(float(heaviest.sum())) - whole.log_sum)
 
 
-def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -> Figure:
+def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -> Asked:
     """Gradient left if the loss were divided by what is kept instead of by what the framework counts."""
-    if not rows.kept.sum():
-        return Figure.absent("everything was masked")
+    clusters = rows.rows.clusters
+    before, after, some = clusters.sums_of([*_counted(rows), rows.kept])
+    if not some.sum():
+        return Asked(Figure.absent("everything was masked"))
     over = denominators(rows)
     left, more = _moved(kept, over.kept - over.survivors)
     whole, less = _moved(base, over.base - over.full)
     if whole.log_sum == -math.inf:
-        return Figure.absent(empty)
-    before, after = _counted(rows)
+        return Asked(Figure.absent(empty))
     # Of several batches the counts are held; of one they are resampled, but not rollouts that are not in these rows.
     scale = float(after.sum()) / float(before.sum())
-    top, clusters = max(left.top + more, whole.top + less), rows.rows.clusters
-    return over_blocks(
+    top = max(left.top + more, whole.top + less)
+    return Asked(
         from_log(left.log_sum + more - whole.log_sum - less),
         lambda part, base, before, after: scale * (part / base) * (before / after),
-        [
-            clusters.sums(left.over(top - more)),
-            clusters.sums(whole.over(top - less)),
-            *(clusters.sums(column) for column in (before, after)),
-        ],
+        [*sums_over(clusters, [(left, top - more), (whole, top - less)]), before, after],
     )
 
 
@@ -176,12 +206,11 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
     return {"kept": kept.groups_with_both(group), "total": total}
 
 
-def _product_left(rows: RecipeRows, kept: Gradients) -> Figure:
+def _product_left(rows: RecipeRows, kept: Gradients) -> Asked:
     """Share of the kept gradient in rollouts weighted otherwise than by exp(S): by over a factor of 2, or in sign."""
     away = np.abs(rows.rows.log_ratio("sequence", rows.recipe.weight.pair) - rows.log_mean_weight)
     alike = (away <= _LOG_TWO) & (rows.recipe.weight.sign > 0)
-    otherwise = Scaled(np.where(alike, -np.inf, kept.total))
-    return log_fraction(rows.rows.clusters, otherwise, kept.scaled["all"], "no gradient is left")
+    return ask_part(rows.rows.clusters, ~alike, kept.scaled["all"], "no gradient is left")
 
 
 def _without_advantages(rows: RecipeRows) -> Figures:

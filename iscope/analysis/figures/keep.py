@@ -10,6 +10,7 @@ import numpy as np
 
 from iscope.analysis.figures.variance_ratio import ROUNDING_K3, variance_columns
 from iscope.analysis.growth import Growth
+from iscope.analysis.intervals.clusters import block_sums
 from iscope.analysis.lengths import Lengths
 from iscope.analysis.numbers import NO_TOKENS, Array, share
 from iscope.analysis.rows import RecipeRows, Rows
@@ -86,8 +87,8 @@ def _held(rows: RecipeRows, band: Band) -> Array:
 def _lengths(rows: RecipeRows, band: Band, growth: Growth, buckets: Lengths) -> list[Figures]:
     force = rows.rows.with_sign(band.signs)
     assert force is not None
-    count = np.bincount(buckets.of[force], minlength=buckets.buckets).tolist()
-    held = np.bincount(buckets.of[force & _held(rows, band)], minlength=buckets.buckets).tolist()
+    sums = block_sums(buckets.of, buckets.buckets, [force, force & _held(rows, band)])
+    count, held = (counts.astype(np.int64).tolist() for counts in sums)
     return [
         {
             "low": low,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from iscope.analysis.figures.weights import moments_of
 from iscope.analysis.intervals import scaled, size
 from iscope.analysis.numbers import effective_size, share
 from iscope.analysis.rows import RecipeRows
@@ -13,7 +14,7 @@ def figures(rows: RecipeRows) -> Figures:
 
     Uncorrected it is n tokens and N rollouts; all rejected it is 0.
     """
-    token, token_fraction = rows.moments.effective_size() if rows.per_token else _of_tokens(rows)
+    token, token_fraction = moments_of(rows).effective_size() if rows.per_token else _of_tokens(rows)
     rollout = effective_size(rows.log_mean_weight)
     return {
         "ess": {

@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 from iscope.analysis.figures.ratios import raw_ratio
+from iscope.analysis.latest import latest
 from iscope.analysis.numbers import effective_size, log_of
-from iscope.analysis.ratio_summary import QUANTILES, rollout_summary, token_summary
+from iscope.analysis.ratio_summary import QUANTILES, Moments, rollout_summary, token_summary
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figure, Figures, Node
 from iscope.recipes.model import Level, Pair
@@ -43,9 +44,14 @@ def _applied(rows: RecipeRows) -> Figures:
     return _below_zero(sizes) if rows.recipe.weight.sign < 0 and rows.rows.rollouts else sizes
 
 
+def moments_of(rows: RecipeRows) -> Moments:
+    """Sums of the applied token weights, of a recipe that works per token; read once for all figures."""
+    return latest(rows.rows, "moments", rows.index, lambda: rows.moments)
+
+
 def _of_tokens(rows: RecipeRows) -> Figures:
     return token_summary(
-        moments=rows.moments,
+        moments=moments_of(rows),
         log_range=(rows["log_weight_min"], rows["log_weight_max"]),
         outside=None if rows.recipe.weight.normalises else rows["outside"],
         shift=-math.log(rows.mean_weight),

@@ -27,28 +27,36 @@ from __future__ import annotations
 
 from iscope.analysis.intervals.clusters import Clusters
 from iscope.analysis.intervals.figures import (
-    bounded,
+    Asked,
+    answered,
+    ask_fraction,
+    ask_log_ratios,
+    ask_log_size,
+    ask_part,
+    ask_ratio,
     fraction,
-    log_fraction,
-    log_ratio,
     log_size,
-    over_blocks,
     ratio,
     scaled,
     size,
+    sums_over,
 )
 from iscope.analysis.intervals.listed import LISTED
 
 __all__ = [
     "LISTED",
+    "Asked",
     "Clusters",
-    "bounded",
+    "answered",
+    "ask_fraction",
+    "ask_log_ratios",
+    "ask_log_size",
+    "ask_part",
+    "ask_ratio",
     "fraction",
-    "log_fraction",
-    "log_ratio",
     "log_size",
-    "over_blocks",
     "ratio",
     "scaled",
     "size",
+    "sums_over",
 ]

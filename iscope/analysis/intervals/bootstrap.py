@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from statistics import NormalDist
+from threading import Lock
 
 import numpy as np
 
@@ -26,6 +28,8 @@ ROUNDING = 1e-12
 _NORMAL = NormalDist()
 # Figures whose replicates are held at once, 8 kB per sum of each: in a core's cache.
 _AT_ONCE = 64
+# Columns whose sums over draws are held, 10 kB each.
+_HELD = 128
 
 
 def interval(table: Array, statistic: Statistic) -> Ends:
@@ -79,10 +83,39 @@ def resampled(columns: Array) -> Array:
     exact: its bits do not depend on the order of it.
     """
     contents = [column.tobytes() for column in columns]
-    place = {content: index for index, content in enumerate(dict.fromkeys(contents))}
-    summed = _sums(np.frombuffer(b"".join(place)).reshape(len(place), -1))
-    # Many figures are over the same sums.
-    return summed if len(place) == len(contents) else summed[[place[content] for content in contents]]
+    found = _LATEST.of(contents)
+    new = [content for content in dict.fromkeys(contents) if content not in found]
+    if new:
+        made = dict(zip(new, _sums(np.frombuffer(b"".join(new)).reshape(len(new), -1)), strict=True))
+        _LATEST.add(made)
+        found |= made
+    return np.array([found[content] for content in contents])
+
+
+class _Latest:
+    """The sums over draws of the columns that were resampled last: many figures are over the same columns."""
+
+    def __init__(self) -> None:
+        self._sums: OrderedDict[bytes, Array] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, contents: Iterable[bytes]) -> dict[bytes, Array]:
+        """Return those of columns, given by their bytes, that are at hand."""
+        with self._lock:
+            found = {content: self._sums[content] for content in contents if content in self._sums}
+            for content in found:
+                self._sums.move_to_end(content)
+            return found
+
+    def add(self, made: dict[bytes, Array]) -> None:
+        """Hold sums [R] of columns, up to ``_HELD`` of all."""
+        with self._lock:
+            self._sums |= made
+            while len(self._sums) > _HELD:
+                self._sums.popitem(last=False)
+
+
+_LATEST = _Latest()
 
 
 def _sums(columns: Array) -> Array:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
-from iscope.analysis.numbers import Array, first_places
+from iscope.analysis.intervals.kernels import sum_blocks
+from iscope.analysis.numbers import Array, first_places, read_only
 
 SEED = 20150801
 # Beyond these many clusters, unions of them are resampled. Unions of independent clusters are independent too; with so
 # many the spread is known to 1 / sqrt(2 * 256), 4.4%, about as well as 1,000 replicates tell an end, and what is drawn
 # fits into a core's cache.
 MOST_BLOCKS = 256
+_TOGETHER = 4  # columns that are summed in one pass
 _LATEST = 4  # columns whose sums are held, and these with them: they are as long as the dump
 
 
@@ -51,11 +54,40 @@ class Clusters:
         return cls(block_of[first], min(clusters.size, MOST_BLOCKS), clusters.size)
 
     def sums(self, column: Array) -> Array:
-        """Sums [B] of a column [N] over each block; figures ask for the same column, the very array, in turn."""
-        found = next((sums for asked, sums in self._latest if asked is column), None)
-        sums = np.bincount(self.block, column, minlength=self.count) if found is None else found
-        self._latest[:] = [(column, sums), *(one for one in self._latest if one[0] is not column)][:_LATEST]
-        return sums
+        """Sums [B] of a column [N] over each block."""
+        return self.sums_of([column])[0]
+
+    def sums_of(self, columns: Sequence[Array]) -> list[Array]:
+        """Sums [B] of each of some columns [N]; figures ask for the same columns, the very arrays, in turn."""
+        latest = list(self._latest)
+        held = {id(column): sums for column, sums in latest}
+        new = list({id(column): column for column in columns if id(column) not in held}.values())
+        held |= dict(zip(map(id, new), block_sums(self.block, self.count, new), strict=True))
+        asked = {id(column): column for column in columns}
+        kept = [one for one in latest if id(one[0]) not in asked]
+        self._latest[:] = [*((column, held[at]) for at, column in asked.items()), *kept][: max(_LATEST, len(asked))]
+        return [held[id(column)] for column in columns]
+
+
+def block_sums(block: Array, count: int, columns: Sequence[Array]) -> list[Array]:
+    """Sums [B] of columns [N] over blocks, float64, row after row.
+
+    Args:
+        block: int64 [N], the block of each row.
+        count: B.
+        columns: numbers or flags.
+    """
+    found: list[Array] = []
+    for first in range(0, len(columns), _TOGETHER):
+        some = columns[first : first + _TOGETHER]
+        if len(some) == 1:
+            found.append(np.bincount(block, some[0], minlength=count).astype(np.float64, copy=False))
+            continue
+        sums = np.zeros((count, _TOGETHER))
+        read = [read_only(column, np.float64) for column in some]
+        sum_blocks(sums, block, *read, *read[-1:] * (_TOGETHER - len(read)))
+        found += [*np.ascontiguousarray(sums.T)][: len(some)]
+    return found
 
 
 def cluster_codes(frame: pl.DataFrame) -> Array:

@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, ROUNDING, Ends, Statistic, intervals
+from iscope.analysis.intervals.bootstrap import ROUNDING, Ends, Statistic, intervals
 from iscope.analysis.intervals.clusters import Clusters
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, figure, from_log
 from iscope.model import Figure
 
+# Weights are summed over the largest, unless they then leave so little.
+_SMALLEST_SUM = 1e-200
 
-def bounded(found: Figure, clusters: Clusters, statistic: Statistic, columns: Sequence[Array]) -> Figure:
-    """Return a figure with the interval of the statistic of its columns' sums, where there is one.
 
-    Args:
+@dataclass(frozen=True)
+class Asked:
+    """A figure to be bounded together with others.
+
+    Attributes:
         found: the figure.
-        clusters: what is resampled.
-        statistic: the figure as a function of as many arrays of sums as there are columns.
-        columns: per rollout [N].
+        statistic: the figure as a function of sums; None where it has no interval.
+        sums: float64 [B] each, what these are sums of, over the blocks of what is resampled.
     """
-    if not _may_be_bounded(found) or clusters.count < FEWEST_CLUSTERS:
-        return found
-    return over_blocks(found, statistic, [clusters.sums(column) for column in columns])
+
+    found: Figure
+    statistic: Statistic | None = None
+    sums: Sequence[Array] = ()
 
 
-def over_blocks(found: Figure, statistic: Statistic, sums: Sequence[Array]) -> Figure:
-    """The same of columns given by their sums over blocks [B]."""
-    return with_ends(found, intervals(np.stack(sums)[:, None], statistic)[0])
+def answered(*asked: Asked) -> list[Figure]:
+    """Return figures with their intervals, where they have one; resampled together, which is quicker."""
+    figures = [one.found for one in asked]
+    bounded = [place for place, one in enumerate(asked) if one.statistic is not None and _may_be_bounded(one.found)]
+    for statistic in dict.fromkeys(asked[place].statistic for place in bounded):
+        assert statistic is not None
+        places = [place for place in bounded if asked[place].statistic is statistic]
+        sums = np.array([asked[place].sums for place in places]).swapaxes(0, 1)
+        for place, ends in zip(places, intervals(sums, statistic), strict=True):
+            figures[place] = with_ends(figures[place], ends)
+    return figures
 
 
 def with_ends(found: Figure, ends: Ends) -> Figure:
@@ -61,21 +74,31 @@ def kish_share(weight: Array, square: Array, count: Array) -> Array:
     return kish(weight, square) / count
 
 
-def ratio(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
+def ask_ratio(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Asked:
     """Sum of a column [N] over the sum of another; absent where that is 0."""
     below = whole.sum()
     if not below:
-        return Figure.absent(why)
-    return bounded(figure(float(part.sum() / below)), clusters, quotient, (part, whole))
+        return Asked(Figure.absent(why))
+    return Asked(figure(float(part.sum() / below)), quotient, clusters.sums_of([part, whole]))
+
+
+def ratio(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
+    """The same with its interval."""
+    return answered(ask_ratio(clusters, part, whole, why))[0]
+
+
+def ask_fraction(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Asked:
+    """Share of counts [N]; 0 and 1 have no interval: a sample without the event does not tell how rare it is."""
+    above, below = clusters.sums_of([part, whole])
+    if not below.sum():
+        return Asked(Figure.absent(why))
+    found = figure(float(above.sum() / below.sum()))
+    return Asked(found) if _is_certain(found) else Asked(found, quotient, (above, below))
 
 
 def fraction(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
-    """Share of counts; 0 and 1 have no interval: a sample without the event does not tell how rare it is."""
-    below = whole.sum()
-    if not below:
-        return Figure.absent(why)
-    found = figure(float(part.sum() / below))
-    return found if _is_certain(found) else bounded(found, clusters, quotient, (part, whole))
+    """The same with its interval."""
+    return answered(ask_fraction(clusters, part, whole, why))[0]
 
 
 def size(clusters: Clusters, weight: Array, square: Array, count: Array, why: str = NO_TOKENS) -> tuple[Figure, Figure]:
@@ -83,55 +106,73 @@ def size(clusters: Clusters, weight: Array, square: Array, count: Array, why: st
 
     The size is 0 when all weights are 0.
     """
-    whole, any_weight = float(count.sum()), bool(square.sum() > 0)
-    value = float(kish(weight.sum(), square.sum())) if any_weight else 0.0
-    found = bounded(figure(value), clusters, kish, (weight, square))
-    if not whole:
-        return found, Figure.absent(why)
-    return found, bounded(figure(value / whole), clusters, kish_share, (weight, square, count))
+    whole, squares = float(count.sum()), square.sum()
+    value = float(kish(weight.sum(), squares)) if squares > 0 else 0.0
+    sums = clusters.sums_of([weight, square, count])
+    share = Asked(figure(value / whole), kish_share, sums) if whole else Asked(Figure.absent(why))
+    found = answered(Asked(figure(value), kish, sums[:2]), share)
+    return found[0], found[1]
+
+
+def ask_log_size(clusters: Clusters, weights: Scaled) -> Asked:
+    """Kish's effective sample size of one weight per rollout; 0 when all are 0."""
+    sums = clusters.sums_of([weights.values, weights.squares])
+    value = float(kish(*(column.sum() for column in sums))) if weights.top > -math.inf else 0.0
+    return Asked(figure(value), kish, sums)
 
 
 def log_size(clusters: Clusters, weights: Scaled) -> Figure:
-    """Kish's effective sample size of one weight per rollout; 0 when all are 0."""
-    values = weights.values
-    square = values**2
-    value = float(kish(values.sum(), square.sum())) if weights.top > -math.inf else 0.0
-    return bounded(figure(value), clusters, kish, (values, square))
+    """The same with its interval."""
+    return answered(ask_log_size(clusters, weights))[0]
 
 
-def log_ratio(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figure:
-    """Sum of weights [N] over the sum of others; absent where there is no whole."""
-    return _log_bounded(_log_ratio(part, whole, why), clusters, part, whole)
+def ask_log_ratios(clusters: Clusters, *asked: tuple[Scaled, Scaled, str]) -> list[Asked]:
+    """Sum of weights [N] over the sum of others, and why it is absent where there is no whole."""
+    tops = [max(part.top, whole.top) for part, whole, _ in asked]
+    places = [(of, top) for (part, whole, _), top in zip(asked, tops, strict=True) for of in (part, whole)]
+    sums = sums_over(clusters, places)
+    return [
+        Asked(Figure.absent(why))
+        if whole.log_sum == -math.inf
+        else Asked(from_log(part.log_sum - whole.log_sum), quotient, sums[2 * place : 2 * place + 2])
+        for place, (part, whole, why) in enumerate(asked)
+    ]
 
 
-def _log_ratio(part: Scaled, whole: Scaled, why: str) -> Figure:
-    return Figure.absent(why) if whole.log_sum == -math.inf else from_log(part.log_sum - whole.log_sum)
+def ask_part(clusters: Clusters, part: Array, whole: Scaled, why: str) -> Asked:
+    """Share of the weights that are flagged [N]; 0 and 1 have no interval."""
+    if whole.log_sum == -math.inf:
+        return Asked(Figure.absent(why))
+    weights = whole.values * part
+    above = float(weights.sum())
+    if above < _SMALLEST_SUM:
+        found = from_log(Scaled(np.where(part, whole.logs, -math.inf)).log_sum - whole.log_sum)
+    else:
+        found = from_log(whole.top + math.log(above) - whole.log_sum)
+    if _is_certain(found):
+        return Asked(found)
+    return Asked(found, quotient, [clusters.sums(weights), *sums_over(clusters, [(whole, whole.top)])])
 
 
-def _log_bounded(found: Figure, clusters: Clusters, part: Scaled, whole: Scaled) -> Figure:
-    if not _may_be_bounded(found) or clusters.count < FEWEST_CLUSTERS:
-        return found
-    top = max(part.top, whole.top)
-    return over_blocks(found, quotient, [_sums(clusters, weights, top) for weights in (part, whole)])
+def sums_over(clusters: Clusters, asked: Sequence[tuple[Scaled, float]]) -> list[Array]:
+    """Sums over blocks [B] of weights over exp(top), which is at least the largest, of each.
 
-
-def _sums(clusters: Clusters, weights: Scaled, top: float) -> Array:
-    """Sums over blocks of weights over exp(top); those over their own top are kept for the next recipe."""
-    if top != weights.top:
-        return clusters.sums(weights.over(top))
-    return weights.once(clusters, lambda: clusters.sums(weights.values))
+    Those over their own top are kept for the next recipe.
+    """
+    held = [weights.sums(clusters) if top == weights.top else None for weights, top in asked]
+    new = [weights.over(top) for (weights, top), sums in zip(asked, held, strict=True) if sums is None]
+    summed = iter(clusters.sums_of(new))
+    found = [next(summed) if sums is None else sums for sums in held]
+    for (weights, top), sums in zip(asked, found, strict=True):
+        if top == weights.top:
+            weights.keep(clusters, sums)
+    return found
 
 
 def scaled(*logs: Array) -> list[Array]:
     """Columns given by their logs [N], over the largest value of any."""
     top = max(float(column.max(initial=-math.inf)) for column in logs)
-    return [np.exp(column - top) if top > -math.inf else np.zeros(column.size) for column in logs]
-
-
-def log_fraction(clusters: Clusters, part: Scaled, whole: Scaled, why: str) -> Figure:
-    """Share of a whole of weights [N]; 0 and 1 have no interval."""
-    found = _log_ratio(part, whole, why)
-    return found if _is_certain(found) else _log_bounded(found, clusters, part, whole)
+    return [exp_of(column - top) if top > -math.inf else np.zeros(column.size) for column in logs]
 
 
 def _is_certain(found: Figure) -> bool:

@@ -1,11 +1,33 @@
-"""Compiled loops of the bootstrap: sums over draws, and how far figures move without a block."""
+"""Compiled loops of the bootstrap: sums over blocks and over draws, and how far figures move without a block."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import numpy as np
+
 from iscope.replay.compiled import LANES, compiled
+
+
+@compiled()
+def sum_blocks(found: Any, block: Any, first: Any, second: Any, third: Any, fourth: Any) -> None:
+    """Add four columns up by block, row after row: one sum after the other takes three times as long.
+
+    Args:
+        found: what to add to, float64 [B, 4].
+        block: the block of each row, int64 [N], no number of which is below 0.
+        first: float64 [N], read only, as all columns.
+        second: float64 [N].
+        third: float64 [N].
+        fourth: float64 [N].
+    """
+    for row in range(len(block)):
+        at = np.uint64(block[row])
+        found[at, 0] += first[row]
+        found[at, 1] += second[row]
+        found[at, 2] += third[row]
+        found[at, 3] += fourth[row]
 
 
 @compiled(LANES)
