@@ -78,7 +78,7 @@ def _frozen_log_weight(rows: RecipeRows) -> Array:
     if not rejected.any():
         return rows["log_weight"]
     rule, cut = rows.recipe.weight, rows["truncated"]
-    low, high = (log_of(np.array(bound_value(bound) or 0.0)) for bound in (rule.low, rule.high))
+    low, high = log_of(np.array([bound_value(bound) or 0.0 for bound in (rule.low, rule.high)]))
     log = np.where(cut < 0, low, np.where(cut > 0, high, rows.rows.log_ratio(Level.SEQUENCE, _PAIR)))
     for index, mask in enumerate(rows.recipe.filters):
         if mask.name != OFF_POLICY_MASK:
