@@ -51,6 +51,10 @@ def log_sum_exp(logs: Array) -> float:
     return top + math.log(float(exp_of(logs - top).sum()))
 
 
+# What can be made again from so many weights is held; of more it would take more memory than the time is worth.
+_FEW = 2**18
+
+
 @dataclass(frozen=True)
 class Scaled:
     """Weights given by their logs, over the largest of them: float64 may not hold the weights themselves.
@@ -62,6 +66,7 @@ class Scaled:
     logs: Array
     _sums: list[tuple[object, Array]] = field(default_factory=list, repr=False, compare=False)
     _over: list[tuple[float, Array]] = field(default_factory=list, repr=False, compare=False)
+    _squares: list[Array] = field(default_factory=list, repr=False, compare=False)
 
     def sums(self, of: object) -> Array | None:
         """Return the sums of the values that were kept for this very object, what they are summed over."""
@@ -82,17 +87,20 @@ class Scaled:
         return exp_of(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
 
     def over(self, top: float) -> Array:
-        """The weights [N] over exp(top), which is at least the largest; those over the latest are at hand."""
+        """The weights [N] over exp(top), which is at least the largest; of few, those over the latest are at hand."""
         if top == self.top:
             return self.values
-        if not any(one == top for one, _ in self._over):
-            self._over[:] = [(top, exp_of(self.logs - top))]
-        return self._over[0][1]
+        held = [weights for one, weights in self._over if one == top]
+        weights = held[0] if held else exp_of(self.logs - top)
+        self._over[:] = [(top, weights)] if weights.size <= _FEW else []
+        return weights
 
-    @cached_property
+    @property
     def squares(self) -> Array:
-        """Squares [N] of the weights over the largest."""
-        return np.asarray(self.values**2)
+        """Squares [N] of the weights over the largest; of few, they are at hand."""
+        squares = self._squares[0] if self._squares else np.asarray(self.values**2)
+        self._squares[:] = [squares] if squares.size <= _FEW else []
+        return squares
 
     @cached_property
     def log_sum(self) -> float:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 # Bytes of columns that were read from files, or put in order, and may be asked for again; of columns that are larger so
 # many, since each is made anew otherwise whenever a figure asks for it.
-RECENT, _COLUMNS = 2**26, 5
+RECENT, _COLUMNS = 2**25, 5
 # Bytes that are let go of before memory is given back.
 _RELEASED = 2**28
 
