@@ -25,7 +25,10 @@ _FULL_WIDTH = "+avx512vbmi2"
 
 def take_full_width() -> None:
     """Let loops use the widest vectors of the machine, unless ``NUMBA_CPU_FEATURES`` says what they may use."""
-    features = binding.get_host_cpu_features().flatten()
+    try:
+        features = binding.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM cannot tell on every machine
+        return
     if _CONFIG.CPU_FEATURES is None and _FULL_WIDTH in features.split(","):
         _CONFIG.CPU_FEATURES = f"{features},-prefer-256-bit"
 
@@ -67,8 +70,8 @@ def _kept_if_possible(function: Any) -> None:
 def _compiled_anew_with_what_it_calls(function: Any) -> None:
     """Have what is kept of a loop dated by the files of the loops it calls, too, which are part of it."""
     names = function.py_func.__code__.co_names
-    called = (function.py_func.__globals__.get(name) for name in names)
-    files = [one._cache._cache_file for one in called if hasattr(one, "_cache")]
+    called: list[Any] = [getattr(function.py_func.__globals__.get(name), "_cache", None) for name in names]
+    files = [cache._cache_file for cache in called if hasattr(cache, "_cache_file")]  # what cannot be kept has none
     own = function._cache._cache_file
     own._source_stamp = (own._source_stamp, *(file._source_stamp for file in files))
 

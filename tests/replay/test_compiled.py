@@ -86,3 +86,24 @@ def test_it_is_told_when_a_loop_is_compiled() -> None:
         loop(5.0)
     loop(7)
     assert not told
+
+
+def test_a_machine_that_llvm_cannot_tell_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Any:
+        raise RuntimeError("failed to get host cpu features.")
+
+    monkeypatch.setattr(numba.config, "CPU_FEATURES", None)
+    monkeypatch.setattr(binding, "get_host_cpu_features", unknown)
+    take_full_width()
+    assert numba.config.CPU_FEATURES is None
+
+
+def test_a_loop_may_call_one_that_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, Any] = {}
+    exec("def third(x):\n    return x / 3", names)
+    monkeypatch.setitem(globals(), "third", compiled()(names["third"]))
+
+    def ninth(x: float) -> float:
+        return third(third(x))  # type: ignore[name-defined, no-any-return]  # noqa: F821
+
+    assert compiled()(ninth)(18.0) == 2.0
