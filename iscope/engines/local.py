@@ -153,7 +153,7 @@ class _Pass:
             return
         measured = measure_together(looked, self.builder.plan)
         with self._building:
-            for batch, found in zip(batches, measured, strict=True):
-                self.builder.add(batch, found)
-                if self._progress is not None:
+            self.builder.add(batches, measured)
+            if self._progress is not None:
+                for batch in batches:
                     self._progress(len(batch), batch.tokens)

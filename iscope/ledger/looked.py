@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -99,14 +98,6 @@ def seen_together(looked: Sequence[Looked], plan: Plan) -> tuple[TokenView, Bloc
     view = joined([one.view for one in looked])
     walks = [one.seen for one in looked if isinstance(one.seen, Walked)]
     return view, blocks_of(view, plan, together(walks, [one.view.segments.tokens for one in looked]))
-
-
-def rows_of(columns: Columns, looked: Sequence[Looked]) -> list[Columns]:
-    """Cut columns of several batches, one after the other, into those of each."""
-    if len(looked) == 1:
-        return [columns]
-    cuts = pairwise([0, *accumulate(len(one.batch) for one in looked)])
-    return [{name: values[a:b] for name, values in columns.items()} for a, b in cuts]
 
 
 def _kind(looked: Looked) -> Hashable:

@@ -7,7 +7,7 @@ more, so ``KEPT`` of them do for up to ``LARGEST_DUMP`` tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,11 @@ class TailBuilder:
     def finish(self) -> Tails:
         """Return the largest of each pair, at most ``KEPT``, in rising order."""
         return {pair: np.sort(_largest(parts)) for pair, parts in sorted(self._parts.items())}
+
+
+def put_together(parts: Sequence[Tails]) -> Tails:
+    """Return what was found in several batches, in no order."""
+    return parts[0] if len(parts) == 1 else {pair: np.concatenate([part[pair] for part in parts]) for pair in parts[0]}
 
 
 def merge_tails(parts: Iterable[Mapping[str, Values]]) -> Tails:
