@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import torch
 
@@ -20,6 +21,7 @@ from iscope.replay.to_device import to_device
 from iscope.rollouts import RolloutBatch
 
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 # Beyond this many threads all wait for the memory, or for one that decodes.
 _MOST_WORKERS = 4
@@ -58,15 +60,19 @@ def run(
     workers = workers_of(workers)
     with enough_memory(), ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
         try:
-            threads = [pool.submit(shared.work, index) for index in range(workers)]
-            while wait(threads, _LOOKS_UP).not_done:
-                pass
-            for thread in threads:
-                thread.result()
+            _results([pool.submit(shared.work, index) for index in range(workers)])
+            # In a thread of theirs, which has the memory that their batches took.
+            return _results([pool.submit(shared.builder.finish)])[0]
         except BaseException:
             shared.stop()  # an interrupted pass must not go on to its end
             raise
-    return shared.builder.finish()
+
+
+def _results(threads: Sequence[Future[T]]) -> list[T]:
+    """Wait for what threads return; the first error is raised when all have ended."""
+    while wait(threads, _LOOKS_UP).not_done:
+        pass
+    return [thread.result() for thread in threads]
 
 
 def workers_of(asked: int | None) -> int:
