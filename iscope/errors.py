@@ -15,10 +15,11 @@ _SECRET_VARIABLES = (
     "HF_TOKEN",
     "HUGGING_FACE_HUB_TOKEN",
 )
+# As text: re compiles a pattern when it is first used, which most commands never do.
 # A user and password before the host. A password that was not percent-encoded may hold a slash; "host:8000/" is none.
-_WEB_USER = re.compile(r"(https?://)(?:[^\s/?#@]*@|(?![^\s/?#]*:\d{1,5}/)[^\s?#/]*:[^\s?#]*@)", re.IGNORECASE)
-_STORE_USER = re.compile(r"((?!https?:)\b[a-z][a-z0-9+.-]*://)(?:[^\s/?#@]*@|[^\s?#]*:[^\s?#]*@)", re.IGNORECASE)
-_QUERY = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s?#]*[?#])\S*[=&](?:\S*[^\s'\")>,;:.])?", re.IGNORECASE)
+_WEB_USER = r"(?i)(https?://)(?:[^\s/?#@]*@|(?![^\s/?#]*:\d{1,5}/)[^\s?#/]*:[^\s?#]*@)"
+_STORE_USER = r"(?i)((?!https?:)\b[a-z][a-z0-9+.-]*://)(?:[^\s/?#@]*@|[^\s?#]*:[^\s?#]*@)"
+_QUERY = r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s?#]*[?#])\S*[=&](?:\S*[^\s'\")>,;:.])?"
 
 
 class IscopeError(Exception):
@@ -62,8 +63,8 @@ def redacted(text: str) -> str:
     """
     if "://" in text:
         for pattern in (_WEB_USER, _STORE_USER):
-            text = pattern.sub(r"\1", text)
-        text = _QUERY.sub(r"\1...", text)
+            text = re.sub(pattern, r"\1", text)
+        text = re.sub(_QUERY, r"\1...", text)
     for name in _SECRET_VARIABLES:
         value = os.environ.get(name, "")
         if len(value) >= 8:

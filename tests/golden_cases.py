@@ -46,7 +46,7 @@ def ledger_of(batch: RolloutBatch, recipes: list[BoundRecipe]) -> Ledger:
     """Measure a batch at float64."""
     plan = Plan(tuple(recipes), precision="float64")
     builder = LedgerBuilder(plan)
-    builder.add(batch, measure(batch, plan))
+    builder.add([batch], measure(batch, plan))
     return builder.finish()
 
 

@@ -114,7 +114,7 @@ def _ledger(recipes: list[BoundRecipe], *batches: RolloutBatch) -> Ledger:
     plan = Plan(tuple(recipes))
     builder = LedgerBuilder(plan)
     for batch in batches:
-        builder.add(batch, measure(batch, plan))
+        builder.add([batch], measure(batch, plan))
     return builder.finish()
 
 

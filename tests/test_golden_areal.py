@@ -108,7 +108,7 @@ def test_metrics(golden, variant, dtype):
     found = [case for case in found if case["dtype"] == dtype]
     plan = Plan(tuple(parse(recipe_of(case)) for case in found), precision=dtype)
     batch, builder = batch_for(golden, variant, found[0]), LedgerBuilder(plan)
-    builder.add(batch, measure(batch, plan))
+    builder.add([batch], measure(batch, plan))
     for case, recipe in zip(found, build_report(builder.finish()).recipes, strict=True):
         logged = {name: value for name, value in json.loads(case["metrics"]).items() if not name.startswith("entropy/")}
         shown = {name: figure.value for name, figure in recipe.framework.items() if figure.value is not None}

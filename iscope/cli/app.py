@@ -15,7 +15,6 @@ import typer
 
 from iscope.cli import output
 from iscope.cli.commands import CATALOGUE, Commands, function, register
-from iscope.cli.options import wants_json
 from iscope.errors import IscopeError, redacted
 from iscope.render.strings import prose
 
@@ -68,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         The exit code: 0 fine, 1 a gate failed, 2 usage, 3 data, 4 internal, 130 interrupted.
     """
-    json = wants_json(arguments)
+    json = output.wants_json(arguments)
     try:
         code = _invoke(arguments or ["--help"])
         return _fail(KeyboardInterrupt("interrupted"), code, json=json) if code == INTERRUPTED else code

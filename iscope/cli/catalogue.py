@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from iscope.recipes import describe, framework
-from iscope.recipes.difference import Difference
 from iscope.recipes.model import BoundRecipe, Framework, Option
 from iscope.recipes.options import accepted_names, kind_in_words, spell
 from iscope.render.plain import Line, columns, facts, paragraph
+
+if TYPE_CHECKING:
+    from iscope.recipes.difference import Difference
 
 # Narrower than this, a row of three columns turns into a column of one word per line.
 _NARROW = 72
@@ -24,22 +27,20 @@ def overview(tables: Sequence[Framework], width: int) -> Iterator[Line]:
         tables: the frameworks, in order.
         width: columns of the terminal; below 72 each recipe is a block of lines.
     """
-    rows = [row for table in tables for row in table.recipes]
-    name_width = max((len(row.name) for row in rows), default=0)
-    option_width = min(max((len(_defaults(row.options)) for row in rows), default=0), width // 3)
+    listed = [[(row.name, _defaults(row.options), row.summary) for row in table.recipes] for table in tables]
+    name_width = max((len(name) for rows in listed for name, _, _ in rows), default=0)
+    option_width = min(max((len(options) for rows in listed for _, options, _ in rows), default=0), width // 3)
     rest = width - name_width - option_width - 2 * _GAP
-    for table in tables:
+    for table, rows in zip(tables, listed, strict=True):
         yield from paragraph(_heading(table), width, bold=True)
         if table.loss_options:
             yield from paragraph(f"loss options of each: {_defaults(table.loss_options)}", width)
-        for row in table.recipes:
+        for name, options, summary in rows:
             if width < _NARROW or rest < _NARROW // 4:
-                yield from paragraph(f"{row.name}  {_defaults(row.options)}", width)
-                yield from paragraph(row.summary, width, 4)
+                yield from paragraph(f"{name}  {options}", width)
+                yield from paragraph(summary, width, 4)
             else:
-                yield from columns(
-                    [(row.name, name_width), (_defaults(row.options), option_width), (row.summary, rest)], gap=_GAP
-                )
+                yield from columns([(name, name_width), (options, option_width), (summary, rest)], gap=_GAP)
         yield Line()
     if len(tables) == 1:
         yield from _not_replayed(tables[0], width)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Annotated, Literal
 
 import typer
@@ -370,23 +369,3 @@ def check_sources(dump: Sequence[str], sides: Mapping[str, Sequence[str]]) -> No
     missing = [name for name in ("trainer", "vllm") if given and not sides[name]]
     if missing:
         raise UsageError(f"--{given[0]} needs --{missing[0]} FILE beside it: a ratio takes both sides.")
-
-
-def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON, told without parsing it, so that even a usage error can be JSON."""
-    formats, outputs = (_values(arguments, *names) for names in (("--format",), ("-o", "--output")))
-    if formats:
-        return formats[-1] == "json"
-    return bool(outputs) and EXTENSIONS.get(PurePath(outputs[-1]).suffix.lower()) == "json"
-
-
-def _values(arguments: Sequence[str], *names: str) -> list[str]:
-    options = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
-    found = []
-    for position, word in enumerate(options):
-        name, equals, value = word.partition("=")
-        if word in names:
-            found.extend(options[position + 1 : position + 2])
-        elif name in names and equals:
-            found.append(value)
-    return found

@@ -6,11 +6,10 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import NamedTuple
 
-from iscope.dump.files import local_output
 from iscope.errors import UsageError
 from iscope.render import EXTENSIONS, RENDERERS, check_format, format_of
 
@@ -18,8 +17,7 @@ STDOUT = "-"
 _FILE_WIDTH = 100
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Where to write, and in which format.
 
     Attributes:
@@ -74,6 +72,14 @@ def target(
     return Target(writable(output, force=force, inputs=inputs), format_name)
 
 
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON, told without parsing it, so that even a usage error can be JSON."""
+    formats, outputs = (_values(arguments, *names) for names in (("--format",), ("-o", "--output")))
+    if formats:
+        return formats[-1] == "json"
+    return bool(outputs) and EXTENSIONS.get(PurePath(outputs[-1]).suffix.lower()) == "json"
+
+
 def writable(output: str, *, force: bool, inputs: Iterable[str] = (), option: str = "-o") -> Path:
     """Return the file of an option, links resolved, before any work is done for it.
 
@@ -86,6 +92,8 @@ def writable(output: str, *, force: bool, inputs: Iterable[str] = (), option: st
     Raises:
         UsageError: when the file cannot be written there.
     """
+    from iscope.dump.files import local_output  # here: what prints to the terminal alone does without
+
     local_output(output, f"{option} {output}")
     path = Path(os.path.realpath(output))
     _check_writable(f"{option} {output}", path, force=force)
@@ -115,6 +123,18 @@ def close_stdout() -> None:
         sys.stdout.flush()
     except OSError:
         _discard_stdout()
+
+
+def _values(arguments: Sequence[str], *names: str) -> list[str]:
+    options = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    found = []
+    for position, word in enumerate(options):
+        name, equals, value = word.partition("=")
+        if word in names:
+            found.extend(options[position + 1 : position + 2])
+        elif name in names and equals:
+            found.append(value)
+    return found
 
 
 def _discard_stdout() -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from iscope.cli import catalogue
 from iscope.errors import UsageError
 from iscope.recipes import describe, framework, frameworks, parse
-from iscope.recipes.difference import Difference, difference
 from iscope.recipes.model import BoundRecipe, Framework, Option, Recipe
 from iscope.recipes.own import listed
 from iscope.render import plain
 from iscope.render.strings import prose
+
+if TYPE_CHECKING:
+    from iscope.recipes.difference import Difference
 
 _SCHEMA = {"name": "iscope.recipes", "version": 1}
 
@@ -97,6 +98,8 @@ def _tables(only: str | None, files: list[str], own: Mapping[str, Recipe]) -> tu
 def _show(page: Page, format_: str) -> None:
     document, lines = page
     if format_ == "json":
+        import json
+
         sys.stdout.write(json.dumps({"schema": _SCHEMA} | document, indent=2, allow_nan=False) + "\n")
     else:
         plain.write(lines(plain.page_width()))
@@ -124,6 +127,8 @@ def _configured(named: BoundRecipe | None, like: str | None, emit: str | None) -
 
 
 def _difference(one: BoundRecipe, other: BoundRecipe) -> Page:
+    from iscope.recipes.difference import difference
+
     found = difference(one, other)
     return {"difference": _difference_json(found)}, lambda width: catalogue.side_by_side(found, width)
 

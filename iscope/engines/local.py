@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import torch
 
 from iscope.engines.device import CPU, enough_memory, lane
 from iscope.engines.streams import Streams
 from iscope.ledger.ledger import Ledger, LedgerBuilder
-from iscope.ledger.looked import Looked, look
+from iscope.ledger.looked import Looked, can_go_together, look
 from iscope.ledger.measure import measure_together
 from iscope.ledger.plan import Plan
 from iscope.replay.dump_cuts import DumpCuts, RowCuts, cuts_of, cuts_on
@@ -20,11 +21,13 @@ from iscope.replay.to_device import to_device
 from iscope.rollouts import RolloutBatch
 
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 # Beyond this many threads all wait for the memory, or for one that decodes.
 _MOST_WORKERS = 4
-# Batches whose recipes are replayed together: at most so many, with so many tokens outside the screen and rollouts.
-_TOGETHER, _TOGETHER_OUTSIDE, _TOGETHER_ROLLOUTS = 4, 2**16, 2**13
+# Batches that wait for their recipes to be replayed together: at most so many of all threads, and of a thread with so
+# many tokens outside the screen and rollouts.
+_WAITING, _WAITING_OUTSIDE, _WAITING_ROLLOUTS = 16, 2**17, 2**13
 # Seconds: polars takes signals so that they wake no thread that waits, and Ctrl-C would be noticed when all is done.
 _LOOKS_UP = 0.2
 
@@ -54,19 +57,23 @@ def run(
     """
     assert cuts is not None or not DumpCuts(plan.recipes).needed, "a recipe needs the cuts of the whole dump"
     assert not (cuts and beside), "cuts are numbered in the order of the dump"
-    shared = _Pass(Streams((batches, *beside)), LedgerBuilder(plan), progress, cuts or {}, device)
     workers = workers_of(workers)
+    shared = _Pass(Streams((batches, *beside)), LedgerBuilder(plan), progress, cuts or {}, device, workers)
     with enough_memory(), ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
         try:
-            threads = [pool.submit(shared.work, index) for index in range(workers)]
-            while wait(threads, _LOOKS_UP).not_done:
-                pass
-            for thread in threads:
-                thread.result()
+            _results([pool.submit(shared.work, index) for index in range(workers)])
+            # In a thread of theirs, which has the memory that their batches took.
+            return _results([pool.submit(shared.builder.finish)])[0]
         except BaseException:
             shared.stop()  # an interrupted pass must not go on to its end
             raise
-    return shared.builder.finish()
+
+
+def _results(threads: Sequence[Future[T]]) -> list[T]:
+    """Wait for what threads return; the first error is raised when all have ended."""
+    while wait(threads, _LOOKS_UP).not_done:
+        pass
+    return [thread.result() for thread in threads]
 
 
 def workers_of(asked: int | None) -> int:
@@ -77,26 +84,37 @@ def workers_of(asked: int | None) -> int:
 class _Waiting:
     """Batches of one thread whose recipes are replayed together."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """Start without any; at most so many are to wait."""
+        self._most = most
         self._batches: list[RolloutBatch] = []
-        self.looked: list[Looked] = []
+        self._looked: list[Looked] = []
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._batches)
+
+    def goes_with(self, looked: Looked) -> bool:
+        """Whether recipes can be replayed on one more batch at once with those that wait."""
+        return not self._looked or (looked.kind is not None and looked.kind == self._looked[0].kind)
 
     def add(self, batch: RolloutBatch, looked: Looked) -> None:
         """Let a batch wait, and what was found of it."""
         self._batches.append(batch)
-        self.looked.append(looked)
+        self._looked.append(looked)
 
     def take(self) -> tuple[list[RolloutBatch], list[Looked]]:
         """Return those that wait: none does then."""
-        taken = self._batches, self.looked
-        self._batches, self.looked = [], []
+        taken = self._batches, self._looked
+        self._batches, self._looked = [], []
         return taken
 
     @property
     def enough(self) -> bool:
         """Whether a token would cost no less with more of them; those that wait take memory."""
-        outside, rollouts = sum(one.outside for one in self.looked), sum(map(len, self._batches))
-        return len(self.looked) >= _TOGETHER or outside >= _TOGETHER_OUTSIDE or rollouts >= _TOGETHER_ROLLOUTS
+        outside, rollouts = sum(one.outside for one in self._looked), sum(map(len, self._batches))
+        full = len(self) >= self._most or outside >= _WAITING_OUTSIDE or rollouts >= _WAITING_ROLLOUTS
+        return full or self._looked[0].kind is None
 
 
 class _Pass:
@@ -109,8 +127,10 @@ class _Pass:
         progress: Progress | None,
         cuts: RowCuts,
         device: torch.device,
+        workers: int,
     ) -> None:
         self.builder = builder
+        self._most = max(1, _WAITING // workers) if can_go_together(builder.plan) else 1
         self._device = device
         self._cuts = cuts
         self._streams = streams
@@ -133,27 +153,27 @@ class _Pass:
         self._failed = True
 
     def _work(self, index: int) -> None:
-        waiting = _Waiting()
+        waiting = _Waiting(self._most)
         plan = self.builder.plan
         while not self._failed and (found := self._streams.next(index)) is not None:
             batch, rows = found
             cuts = cuts_on(cuts_of(self._cuts, rows), self._device)
             looked = look(to_device(batch, self._device), plan, cuts, self.builder.floors)
-            if waiting.looked and not looked.goes_with(waiting.looked[0], plan):
+            if not waiting.goes_with(looked):
                 self._measure(waiting)
             waiting.add(batch, looked)
-            if waiting.enough or not looked.goes_with(looked, plan):
+            if waiting.enough:
                 self._measure(waiting)
         self._measure(waiting)
 
     def _measure(self, waiting: _Waiting) -> None:
         """Measure the batches that wait, and add them to the ledger."""
-        batches, looked = waiting.take()
-        if not batches:
+        if not len(waiting):
             return
+        batches, looked = waiting.take()
         measured = measure_together(looked, self.builder.plan)
         with self._building:
-            for batch, found in zip(batches, measured, strict=True):
-                self.builder.add(batch, found)
-                if self._progress is not None:
+            self.builder.add(batches, measured)
+            if self._progress is not None:
+                for batch in batches:
                     self._progress(len(batch), batch.tokens)

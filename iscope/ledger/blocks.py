@@ -80,7 +80,8 @@ def walk_over(view: TokenView, plan: Plan, pairs: list[Pair], tail: BatchTail) -
     rows = _first_rows(tokens.offsets)
     scratch = scratch_of(*(int(np.diff(edges).max(initial=0)) for edges in (tokens.offsets[rows], rows)))
     found = nothing_found(tokens)
-    walk(tokens, _limits(view, plan, pairs, tail), rows, scratch, found)
+    floors = [tail.floor(pair, values) for pair, values in zip(pairs, tokens.log_ratios, strict=True)]
+    walk(tokens, _limits(view, plan, pairs, floors), rows, scratch, found)
     outside, *above = (places[:taken] for places, taken in zip(found.outside, found.taken, strict=True))
     tail.take(pairs, (values[places] for values, places in zip(tokens.log_ratios, above, strict=True)))
     found = found._replace(outside=outside.copy()[None])  # the rest of it would be held for nothing
@@ -124,15 +125,14 @@ def _tokens(view: TokenView, pairs: list[Pair], uneven: Uneven) -> Tokens:
     )
 
 
-def _limits(view: TokenView, plan: Plan, pairs: list[Pair], tail: BatchTail) -> Limits:
+def _limits(view: TokenView, plan: Plan, pairs: list[Pair], floors: list[float]) -> Limits:
     screen = screen_of(plan)
     kind = view.trainer.numpy().dtype
     screened = {view.resolve(pair) for pair in pairs_to_screen(plan)}
     bands = [(screen.low, screen.high) if pair in screened else COUNTED for pair in pairs]
     low, high = np.array(bands, dtype=kind).T.copy()
-    floors = np.array([tail.floor(pair) for pair in pairs], dtype=kind)
     weighting = np.array([pair in WEIGHTING for pair in pairs])
-    return Limits(low, high, floors, log_edges(kind), np.array([CERTAIN], dtype=kind), weighting)
+    return Limits(low, high, np.array(floors, dtype=kind), log_edges(kind), np.array([CERTAIN], dtype=kind), weighting)
 
 
 def _advantage(view: TokenView) -> Array:

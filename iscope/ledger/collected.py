@@ -18,8 +18,8 @@ HELD = 2**27
 # Files that stay as they are when rows are put together; more of them are copied into one.
 _RUNS = 64
 
-# Columns of the dump's rollouts [N], and what was measured of them [N].
-_Part = tuple[pl.DataFrame, dict[str, Array]]
+# Columns of the dump's rollouts, in one frame or several with [N] rows in all, and what was measured of them [N].
+_Part = tuple[Sequence[pl.DataFrame], dict[str, Array]]
 
 
 class RowsBuilder:
@@ -31,16 +31,17 @@ class RowsBuilder:
         self._spill: Spill | None = None
         self.held = 0
 
-    def add(self, described: pl.DataFrame, measured: Mapping[str, Tensor]) -> None:
+    def add(self, described: Sequence[pl.DataFrame], measured: Mapping[str, Tensor]) -> None:
         """Take rows.
 
         Args:
-            described: columns of the dump [N].
+            described: columns of the dump, one frame after the other with [N] rows in all.
             measured: columns that were measured [N].
         """
         small = _small(measured)
         self._parts.append((described, small))
-        self.held += int(described.estimated_size()) + sum(column.nbytes for column in small.values())
+        self.held += sum(int(frame.estimated_size()) for frame in described)
+        self.held += sum(column.nbytes for column in small.values())
 
     def spill(self) -> None:
         """Write what is held to a temporary file.
@@ -65,7 +66,7 @@ class RowsBuilder:
             return canonical(LedgerRows(self._spill.finish()))
         if not self._parts:
             return None
-        described = pl.concat([frame for frame, _ in self._parts], how="diagonal_relaxed")
+        described = _described(self._parts)
         keys = [pl.Series(name, _joined(self._parts, name)) for name in self._parts[0][1] if name in KEYS]
         return LedgerRows.of(_table(self._parts, canonical_order(described.hstack(keys))))
 
@@ -119,7 +120,7 @@ def _table(parts: Sequence[_Part], order: Array | None) -> pl.DataFrame:
         parts: the parts.
         order: the order of the rows; None leaves them as they come.
     """
-    described = pl.concat([frame for frame, _ in parts], how="diagonal_relaxed")
+    described = _described(parts)
     columns = []
     for name in list(parts[0][1]):
         values = _joined(parts, name)
@@ -127,6 +128,10 @@ def _table(parts: Sequence[_Part], order: Array | None) -> pl.DataFrame:
         for _, measured in parts:
             del measured[name]
     return (described if order is None else described[order]).hstack(columns)
+
+
+def _described(parts: Sequence[_Part]) -> pl.DataFrame:
+    return pl.concat([frame for frames, _ in parts for frame in frames], how="diagonal_relaxed")
 
 
 def _joined(parts: Sequence[_Part], name: str) -> Array:

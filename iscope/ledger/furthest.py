@@ -13,7 +13,7 @@ import polars as pl
 
 from iscope.ledger.measure import Measured
 from iscope.ledger.order import KEYS, MEASURED
-from iscope.ledger.sample import Array, Sample, copied, put_together
+from iscope.ledger.sample import Array, Sample, copied, in_parts, put_together
 from iscope.recipes.model import Pair
 from iscope.rollouts import RolloutBatch
 
@@ -32,32 +32,40 @@ class FurthestBuilder:
         self._parts: list[Sample] = []
         self._sizes = np.zeros(0)
 
-    def add(self, batch: RolloutBatch, measured: Measured, described: pl.DataFrame) -> None:
-        """Look at one measured batch.
+    def add(self, batches: Sequence[RolloutBatch], measured: Measured, described: Sequence[pl.DataFrame]) -> None:
+        """Look at measured batches.
 
         Args:
-            batch: the rollouts [N].
+            batches: the rollouts [N].
             measured: their rows of the ledger.
-            described: the columns of the rollouts that the ledger keeps, [N].
+            described: of each batch, the columns that the ledger keeps.
         """
         size = np.abs(measured.columns[_SUM].numpy())
         size[measured.columns["scored"].numpy() == 0] = -1.0
         self._sizes = _largest(np.concatenate([self._sizes, _largest(size)]))
         # A size below all that are held cannot be among the largest of the dump.
         rows = np.flatnonzero(size >= (max(0.0, self._sizes.min()) if self._sizes.size == ROLLOUTS else 0.0))
-        if not rows.size:
-            return
-        found = [pl.Series(_SIZE, size[rows])]
-        found += [pl.Series(name, measured.columns[name].numpy()[rows].astype(np.float64)) for name in MEASURED]
-        frame = described[rows].hstack(found)
-        chosen = np.arange(rows.size) if rows.size <= ROLLOUTS else _order(frame)[:ROLLOUTS]
-        self._parts.append(copied(batch, frame[chosen], rows[chosen]))
+        found = pl.DataFrame([pl.Series(_SIZE, size[rows]), *(_floats(name, measured, rows) for name in MEASURED)])
+        first = 0
+        for batch, frame, own in zip(batches, described, in_parts(rows, batches), strict=True):
+            if own.size:
+                self._take(batch, frame[own].hstack(found[first : first + own.size]), own)
+            first += own.size
         if len(self._parts) >= _PARTS:
             self._parts = [furthest(self._parts)]
+
+    def _take(self, batch: RolloutBatch, frame: pl.DataFrame, rows: Array) -> None:
+        """Copy the furthest of some rollouts of a batch, int64 rows, of which these are the columns."""
+        chosen = np.arange(rows.size) if rows.size <= ROLLOUTS else _order(frame)[:ROLLOUTS]
+        self._parts.append(copied(batch, frame[chosen], rows[chosen]))
 
     def finish(self) -> Sample:
         """Return those of everything seen, the furthest first."""
         return furthest(self._parts)
+
+
+def _floats(name: str, measured: Measured, rows: Array) -> pl.Series:
+    return pl.Series(name, measured.columns[name].numpy()[rows].astype(np.float64))
 
 
 def _largest(size: Array) -> Array:

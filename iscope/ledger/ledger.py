@@ -15,10 +15,11 @@ from iscope.ledger.histogram import Counts
 from iscope.ledger.measure import Measured
 from iscope.ledger.plan import BATCH, ROLLOUT_COLUMNS, Plan
 from iscope.ledger.rows import Held, LedgerRows
-from iscope.ledger.sample import Sample, SampleBuilder
+from iscope.ledger.sample import Sample, SampleBuilder, in_parts
 from iscope.ledger.sweep.batch import added
 from iscope.ledger.sweep.intervals import FamilySums
 from iscope.ledger.tail import TailBuilder, Tails, merge_tails
+from iscope.replay.usable import added_up
 from iscope.rollouts import RolloutBatch
 
 
@@ -82,7 +83,7 @@ def merged(ledgers: Sequence[Ledger]) -> Ledger:
         rows=put_together([ledger.rows for ledger in ledgers]),
         trained=put_together([ledger.trained for ledger in ledgers]),
         histograms=_add_counts([ledger.histograms for ledger in ledgers]),
-        unscored=_add_unscored([ledger.unscored for ledger in ledgers]),
+        unscored=added_up([ledger.unscored for ledger in ledgers]),
         rounded_positive=sum(ledger.rounded_positive for ledger in ledgers),
         tails=merge_tails([ledger.tails for ledger in ledgers]),
         sample=sample,
@@ -112,25 +113,26 @@ class LedgerBuilder:
         """What a token's log-ratio must exceed to count among the largest of the dump, by pair."""
         return self._tails.floors
 
-    def add(self, batch: RolloutBatch, measured: Measured) -> None:
-        """Add one measured batch.
+    def add(self, batches: Sequence[RolloutBatch], measured: Measured) -> None:
+        """Add batches that were measured together.
 
         Raises:
             UsageError: when there are more rows than memory is to hold, and the disk has no room for them.
         """
-        described = _described(batch, self.plan)
+        described = [_described(batch, self.plan) for batch in batches]
         self._rows.add(described, measured.columns)
         if measured.trained:
-            self._trained.add(described[measured.trained_rows.numpy()], measured.trained)
-        if self._rows.held + self._trained.held > collected.HELD:
+            rows = in_parts(measured.trained_rows.numpy(), batches)
+            self._trained.add([part[own] for part, own in zip(described, rows, strict=True)], measured.trained)
+        while self._rows.held + self._trained.held > collected.HELD:
             max(self._rows, self._trained, key=lambda rows: rows.held).spill()
         self._histograms = _add_counts([self._histograms, measured.histograms])
-        self._unscored = _add_unscored([self._unscored, measured.unscored])
+        self._unscored = added_up([self._unscored, measured.unscored])
         self._rounded_positive += measured.rounded_positive
         self._tails.add(measured.tails)
-        self._sample.add(batch, measured, described)
+        self._sample.add(batches, measured, described)
         self._sweeps.append(measured.sweeps)
-        self._furthest.add(batch, measured, described)
+        self._furthest.add(batches, measured, described)
 
     def finish(self) -> Ledger:
         """Return the ledger of everything added, which is gone then; at least one batch must have been added.
@@ -190,13 +192,3 @@ def _add_counts(parts: Sequence[Mapping[str, Counts]]) -> dict[str, Counts]:
         for name, counts in part.items():
             total[name] = total[name] + counts if name in total else counts
     return total
-
-
-def _add_unscored(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    total: dict[str, dict[str, int]] = {}
-    for part in parts:
-        for side, kinds in part.items():
-            for kind, count in kinds.items():
-                of_side = total.setdefault(side, {})
-                of_side[kind] = of_side.get(kind, 0) + count
-    return {side: dict(sorted(kinds.items())) for side, kinds in sorted(total.items())}

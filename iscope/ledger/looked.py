@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -41,12 +40,14 @@ class Looked:
     seen: Walked | Blocks
     tails: Tails
 
-    def goes_with(self, other: Looked, plan: Plan) -> bool:
-        """Whether recipes can be replayed on the tokens of both at once, at a gain."""
-        if plan.families or screen_of(plan).dense or self.view.cuts or other.view.cuts:
-            return False
-        kinds = _kind(self), _kind(other)
-        return None not in kinds and kinds[0] == kinds[1]
+    @property
+    def kind(self) -> Hashable:
+        """What is equal of batches on which recipes can be replayed at once; None of one that goes with no other."""
+        view, seen = self.view, self.seen
+        if view.cuts or not isinstance(seen, Walked):
+            return None
+        columns = frozenset(name for name in ("current", "ref", "advantage", "unusable") if name in view.columns)
+        return columns, view.row_advantage is None, tuple(seen.pairs), tuple(seen.uneven)
 
     @property
     def outside(self) -> int:
@@ -70,6 +71,11 @@ class Looked:
             "scored": scored,
             "nan_tokens": nan,
         }
+
+
+def can_go_together(plan: Plan) -> bool:
+    """Whether a plan's recipes can be replayed on several batches at once, and few tokens of them need to be."""
+    return not plan.families and not screen_of(plan).dense
 
 
 def look(
@@ -99,23 +105,6 @@ def seen_together(looked: Sequence[Looked], plan: Plan) -> tuple[TokenView, Bloc
     view = joined([one.view for one in looked])
     walks = [one.seen for one in looked if isinstance(one.seen, Walked)]
     return view, blocks_of(view, plan, together(walks, [one.view.segments.tokens for one in looked]))
-
-
-def rows_of(columns: Columns, looked: Sequence[Looked]) -> list[Columns]:
-    """Cut columns of several batches, one after the other, into those of each."""
-    if len(looked) == 1:
-        return [columns]
-    cuts = pairwise([0, *accumulate(len(one.batch) for one in looked)])
-    return [{name: values[a:b] for name, values in columns.items()} for a, b in cuts]
-
-
-def _kind(looked: Looked) -> Hashable:
-    """What two batches must have in common; None of one that goes with no other."""
-    view, seen = looked.view, looked.seen
-    if not isinstance(seen, Walked):
-        return None
-    columns = frozenset(name for name in ("current", "ref", "advantage", "unusable") if name in view.columns)
-    return columns, view.row_advantage is None, tuple(seen.pairs), tuple(seen.uneven)
 
 
 def _count(layout: Segments, flags: Tensor | None) -> Tensor:

@@ -15,7 +15,7 @@ from iscope.ledger.framework_columns import measure_frameworks
 from iscope.ledger.gradient import by_sign, can_differentiate, can_replay, is_constant, total_by_sign
 from iscope.ledger.histogram import Counts
 from iscope.ledger.logged import measure_logged
-from iscope.ledger.looked import Looked, look, rows_of, see, seen_together
+from iscope.ledger.looked import Looked, look, see, seen_together
 from iscope.ledger.loss_columns import measure_loss
 from iscope.ledger.pair_columns import measure_pair
 from iscope.ledger.plan import Plan
@@ -24,25 +24,25 @@ from iscope.ledger.screen import screen_of
 from iscope.ledger.split import Columns, Split
 from iscope.ledger.sweep.batch import Splits, measure_families
 from iscope.ledger.sweep.intervals import FamilySums
-from iscope.ledger.tail import BatchTail, Tails
+from iscope.ledger.tail import BatchTail, Tails, put_together
 from iscope.ledger.tracked_columns import measure_tracked
 from iscope.ledger.whole import fetched
 from iscope.replay.dump_cuts import RowCuts, cuts_of
 from iscope.replay.losses import base_coefficient
 from iscope.replay.segments import Segments
-from iscope.replay.usable import usable
+from iscope.replay.usable import added_up, usable
 from iscope.replay.view import TokenView, token_view
 from iscope.rollouts import RolloutBatch
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one batch adds to the ledger.
+    """What one batch, or several, add to the ledger.
 
     Attributes:
-        columns: one tensor [N] per measured column.
+        columns: one tensor [N] per measured column, the rollouts of one batch after those of the other.
         trained: the same columns for the rollouts at ``trained_rows``, measured as their framework would have.
-        trained_rows: int64, rows of the batch that hold unscored loss tokens.
+        trained_rows: int64, which of the N rollouts hold unscored loss tokens, rising.
         histograms: counts of token log-ratios, by pair, and of applied log-weights, by recipe.
         unscored: unusable values by side and kind.
         rounded_positive: logprobs above 0 that are rounding.
@@ -71,35 +71,28 @@ def measure(
         cuts: where filters that look at a whole batch cut each rollout's; None where these rollouts are the batch.
         floors: what a log-ratio must exceed to count among the dump's largest, by pair.
     """
-    return measure_together([look(batch, plan, cuts, floors)], plan)[0]
+    return measure_together([look(batch, plan, cuts, floors)], plan)
 
 
-def measure_together(looked: Sequence[Looked], plan: Plan) -> list[Measured]:
-    """Replay the recipes on batches that go with each other: what each adds to the ledger.
-
-    The histograms of all of them are with the first.
-    """
+def measure_together(looked: Sequence[Looked], plan: Plan) -> Measured:
+    """Replay the recipes on batches that go with each other: what they add to the ledger."""
     view, blocks = seen_together(looked, plan)
-    columns, histograms, splits = _measure_view(view, blocks, plan)
-    each = zip(looked, rows_of(columns, looked), [histograms, *[{}] * (len(looked) - 1)], strict=True)
-    return [_measured(one, plan, one.token_counts() | own, counts, splits) for one, own, counts in each]
-
-
-def _measured(looked: Looked, plan: Plan, columns: Columns, histograms: dict[str, Counts], splits: Splits) -> Measured:
-    batch, usable_ = looked.batch, looked.usable
+    counts = [one.token_counts() for one in looked]
+    measured, histograms, splits = _measure_view(view, blocks, plan)
+    columns = _stacked(counts) | measured
     trained_rows = (columns["loss_tokens"] != columns["usable_tokens"]).nonzero().squeeze(1)
-    trained: Columns = {}
-    if trained_rows.numel():
-        trained = _trained(batch, plan, trained_rows, looked.view.cuts)
-    sweeps = measure_families(batch, plan, splits, columns["loss_tokens"]) if plan.families else ()
+    sweeps: tuple[FamilySums | None, ...] = ()
+    if plan.families:
+        (one,) = looked
+        sweeps = measure_families(one.batch, plan, splits, columns["loss_tokens"])
     return Measured(
         columns=fetched(columns),
-        trained=fetched(trained),
+        trained=fetched(_all_trained(looked, counts, plan)) if trained_rows.numel() else {},
         trained_rows=trained_rows.cpu(),
         histograms=histograms,
-        unscored=usable_.unscored,
-        rounded_positive=usable_.rounded_positive,
-        tails=looked.tails,
+        unscored=added_up(one.usable.unscored for one in looked),
+        rounded_positive=sum(one.usable.rounded_positive for one in looked),
+        tails=put_together([one.tails for one in looked]),
         sweeps=sweeps,
     )
 
@@ -144,13 +137,23 @@ def _base(split: Split, plan: Plan, index: int) -> Columns:
     return {name: total + split.bulk.gradients[index, None][name] for name, total in found.items()}
 
 
-def _trained(batch: RolloutBatch, plan: Plan, rows: Tensor, cuts: RowCuts) -> Columns:
+def _all_trained(looked: Sequence[Looked], counts: Sequence[Columns], plan: Plan) -> Columns:
     """Measure the rollouts with unscored tokens once more, every loss token in, as their framework does."""
-    part = take_rollouts(batch, rows)
+    which = [(of["loss_tokens"] != of["usable_tokens"]).nonzero().squeeze(1) for of in counts]
+    return _stacked([_trained(one, plan, rows) for one, rows in zip(looked, which, strict=True) if rows.numel()])
+
+
+def _trained(looked: Looked, plan: Plan, rows: Tensor) -> Columns:
+    part = take_rollouts(looked.batch, rows)
     view = token_view(part, part.loss_mask, "trl")
-    view.cuts = cuts_of(cuts, rows)
-    looked = Looked(part, usable(part), view, see(view, plan, BatchTail()), {})
-    return looked.token_counts() | _measure_view(*seen_together([looked], plan), plan)[0]
+    view.cuts = cuts_of(looked.view.cuts, rows)
+    found = Looked(part, usable(part), view, see(view, plan, BatchTail()), {})
+    return found.token_counts() | _measure_view(*seen_together([found], plan), plan)[0]
+
+
+def _stacked(parts: Sequence[Columns]) -> Columns:
+    """Columns of several batches, the rows of one after those of the other."""
+    return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def take_rollouts(batch: RolloutBatch, rows: Tensor) -> RolloutBatch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -102,17 +102,18 @@ class SampleBuilder:
         self._limit = np.uint64(2**64 - 1)
         self._held = self._ahead = _Size()
 
-    def add(self, batch: RolloutBatch, measured: Measured, described: pl.DataFrame) -> None:
-        """Take one measured batch; a few are held and looked at together.
+    def add(self, batches: Sequence[RolloutBatch], measured: Measured, described: Sequence[pl.DataFrame]) -> None:
+        """Take measured batches; a few are held and looked at together.
 
         Args:
-            batch: the rollouts.
+            batches: the rollouts.
             measured: their rows of the ledger; their keys are made from it.
-            described: the columns of the rollouts that the ledger keeps, [N].
+            described: of each batch, the columns that the ledger keeps.
         """
         needed = {name: measured.columns[name].numpy() for name in (*_CONTENT, _ABS_SUM)}
-        self._waiting.append((batch, needed, described))
-        self._ahead = self._ahead.plus(batch)
+        for batch, frame, rows in zip(batches, described, _slices(batches), strict=True):
+            self._waiting.append((batch, {name: values[rows] for name, values in needed.items()}, frame))
+            self._ahead = self._ahead.plus(batch)
         if self._ahead.over(_TOGETHER_TOKENS, _TOGETHER_ROLLOUTS):
             self._look()
 
@@ -162,6 +163,16 @@ class _Size:
     def over(self, tokens: float, rollouts: float) -> bool:
         """Whether they are more than so many whole samples have, of one or of the other."""
         return self.tokens > tokens * TOKENS or self.rollouts > rollouts * ROLLOUTS
+
+
+def in_parts(rows: Array, batches: Sequence[RolloutBatch]) -> list[Array]:
+    """Return which rollouts of each batch are meant, int64, given their numbers through all batches, rising."""
+    return [rows[slice(*rows.searchsorted([at.start, at.stop]))] - at.start for at in _slices(batches)]
+
+
+def _slices(batches: Sequence[RolloutBatch]) -> list[slice]:
+    """Where the rollouts of each batch stand among those of all."""
+    return [slice(*edges) for edges in pairwise([0, *accumulate(map(len, batches))])]
 
 
 def _smallest(parts: list[Sample]) -> Sample:

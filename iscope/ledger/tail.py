@@ -7,7 +7,7 @@ more, so ``KEPT`` of them do for up to ``LARGEST_DUMP`` tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from iscope.replay.view import TokenView
 
 KEPT = 2**17
 LARGEST_DUMP = ((KEPT - 1) // 3) ** 2
+
+# So many values of a batch are looked at for a floor, which as many are to exceed as are kept, and some more.
+_LOOKED_AT, _MORE = 2**13, 1.2
 
 Values = np.ndarray[Any, np.dtype[np.floating[Any]]]
 Tails = dict[str, Values]
@@ -34,9 +37,17 @@ class BatchTail:
         self._floors = floors or {}
         self._found: dict[str, list[Values]] = {}
 
-    def floor(self, pair: Pair) -> float:
-        """What a pair's log-ratios must exceed to be taken; infinite where none are."""
-        return self._floors.get(str(pair), -math.inf) if pair in _PAIRS else math.inf
+    def floor(self, pair: Pair, log_ratio: Values | None = None) -> float:
+        """What a pair's log-ratios must exceed to be taken; infinite where none are.
+
+        Args:
+            pair: the pair.
+            log_ratio: all of the batch [P], nats: where no floor is known they can have one of their own.
+        """
+        if pair not in _PAIRS:
+            return math.inf
+        known = self._floors.get(str(pair), -math.inf)
+        return _floor_of(log_ratio) if log_ratio is not None and known == -math.inf else known
 
     def take(self, pairs: Iterable[Pair], values: Iterable[Values]) -> None:
         """Take the log-ratios of each pair that exceed its floor, in the precision of its decisions."""
@@ -81,12 +92,30 @@ class TailBuilder:
         return {pair: np.sort(_largest(parts)) for pair, parts in sorted(self._parts.items())}
 
 
+def put_together(parts: Sequence[Tails]) -> Tails:
+    """Return what was found in several batches, in no order."""
+    return parts[0] if len(parts) == 1 else {pair: np.concatenate([part[pair] for part in parts]) for pair in parts[0]}
+
+
 def merge_tails(parts: Iterable[Mapping[str, Values]]) -> Tails:
     """Put the tails of several ledgers together."""
     builder = TailBuilder()
     for part in parts:
         builder.add(part)
     return builder.finish()
+
+
+def _floor_of(values: Values) -> float:
+    """A value that at least as many of the values [P] exceed as are kept, and not many more; else -inf.
+
+    It is found by a look at a few: without it all values of the first batches would be held.
+    """
+    some = values[:: max(1, values.size // _LOOKED_AT)]
+    above = math.ceil(_MORE * KEPT / max(values.size, 1) * some.size)
+    if above >= some.size:
+        return -math.inf
+    floor = np.partition(some, some.size - above)[some.size - above]
+    return float(floor) if np.count_nonzero(values > floor) >= KEPT else -math.inf
 
 
 def _above(log_ratio: Tensor, floor: float) -> Values:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from iscope.errors import UsageError
 from iscope.recipes.lists import LIST_KINDS, listed_filters, part_of
@@ -31,8 +31,7 @@ from iscope.recipes.options import Value, check_value, find_option, is_set, read
 from iscope.recipes.registry import find, refuse
 
 
-@dataclasses.dataclass(frozen=True)
-class _Given:
+class _Given(NamedTuple):
     """An option's value as the user gave it, and under which name: ``as clip_max``, ``by position``."""
 
     option: Option

@@ -14,7 +14,7 @@ from iscope.recipes.model import Filter, FilterList
 # Kinds of options whose value may hold commas.
 LIST_KINDS = ("names", "pairs")
 
-_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_NUMBER = r"(?ai)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 
 
 def read_pair(value: object) -> float | str | None:
@@ -110,7 +110,7 @@ def _items(value: object) -> Sequence[object]:
 def _positive(value: object) -> float | None:
     if isinstance(value, str):
         text = value.strip()
-        number = float(text) if _NUMBER.fullmatch(text) else math.nan
+        number = float(text) if re.fullmatch(_NUMBER, text) else math.nan
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
     else:

@@ -13,8 +13,8 @@ from iscope.recipes.model import Option
 Value = float | int | bool | str | None
 
 # Stricter than float() and int(), which also read 1_000, nan, infinity and digits of other scripts.
-_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_INT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_FLOAT = r"(?ai)[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
+_INT = r"(?a)[+-]?\d{1,18}"
 _BOOLS = {"true": True, "false": False}
 
 
@@ -50,10 +50,10 @@ def read_value(option: Option, text: str) -> Value:
         return text
     if text == "none":
         return None
-    if option.kind == "float" and _FLOAT.fullmatch(text):
+    if option.kind == "float" and re.fullmatch(_FLOAT, text):
         number = float(text)
         return number if math.isfinite(number) else text
-    if option.kind == "int" and _INT.fullmatch(text):
+    if option.kind == "int" and re.fullmatch(_INT, text):
         return int(text)
     return _BOOLS.get(text, text) if option.kind == "bool" else text
 

@@ -53,9 +53,12 @@ def _rejection(name: str, pair: Pair) -> Filter:
     )
 
 
+_REJECTIONS = {pair: tuple(_rejection(name, pair) for name in RS_OPTIONS) for pair in (DECOUPLED, BYPASS)}
+
+
 def rejections(names: Ref | tuple[str, ...], bounds: str, pair: Pair = DECOUPLED) -> FilterList:
     """Return the rejections that an option, or these names, list; ``bounds`` is the option with their bounds."""
-    return FilterList(names, Ref(bounds), tuple(_rejection(name, pair) for name in RS_OPTIONS), _TWO_SIDED)
+    return FilterList(names, Ref(bounds), _REJECTIONS[pair], _TWO_SIDED)
 
 
 def weight(level: Level | Ref, bound: str, pair: Pair = DECOUPLED, clamp: LogClamp = LIMITS) -> WeightRule:

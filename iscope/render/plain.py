@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
 
 from iscope.render.strings import clean
 
@@ -15,8 +16,7 @@ _NARROWEST = 8
 _SEPARATORS = ",:;=/_"
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of a page.
 
     Attributes:
@@ -36,9 +36,12 @@ def page_width() -> int:
 def write(lines: Iterable[Line]) -> None:
     """Write lines to the standard output, headings in bold where it is a terminal that can."""
     bold = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
-    for line in lines:
-        text = line.text.rstrip()
-        sys.stdout.write(f"{_BOLD}{text}{_PLAIN}\n" if line.bold and bold and text else f"{text}\n")
+    sys.stdout.write("".join(_written(line, bold) for line in lines))
+
+
+def _written(line: Line, bold: bool) -> str:
+    text = line.text.rstrip()
+    return f"{_BOLD}{text}{_PLAIN}\n" if line.bold and bold and text else f"{text}\n"
 
 
 def paragraph(text: str, width: int, indent: int = 0, *, bold: bool = False) -> list[Line]:
@@ -49,14 +52,13 @@ def paragraph(text: str, width: int, indent: int = 0, *, bold: bool = False) -> 
 def columns(cells: Sequence[tuple[str, int]], indent: int = 0, gap: int = 2) -> list[Line]:
     """Return texts side by side, each folded to its width in cells."""
     folded = [fold(text, width) for text, width in cells]
-    lines = []
-    for row in range(max(map(len, folded))):
-        parts = [
-            (pieces[row] if row < len(pieces) else "", width) for pieces, (_, width) in zip(folded, cells, strict=True)
-        ]
-        padded = (text + " " * (width - _cells(text)) for text, width in parts)
-        lines.append(Line(" " * indent + (" " * gap).join(padded)))
-    return lines
+    widths = [width for _, width in cells]
+    rows = zip_longest(*folded, fillvalue="")
+    return [Line(" " * indent + (" " * gap).join(map(_padded, row, widths))) for row in rows]
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _cells(text))
 
 
 def facts(pairs: Sequence[tuple[str, str]], width: int, indent: int = 0) -> list[Line]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 LONGEST_WORD = 120
-_LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
+_LONG_WORD = rf"\S{{{LONGEST_WORD + 1},}}"
 
 
 def clean(text: object) -> str:
     """Return a value as one line of printable characters; the others (controls, bidi overrides) as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+    said = str(text)
+    if said.isprintable():
+        return said
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in said)
 
 
 def elide(text: str, limit: int) -> str:
@@ -24,4 +27,4 @@ def elide(text: str, limit: int) -> str:
 def prose(text: object) -> str:
     """Return a sentence that may hold strings of users: clean, its longest words elided."""
     one_line = re.sub(r"\s*\n\s*", " ", str(text)).strip()
-    return _LONG_WORD.sub(lambda match: elide(match[0], LONGEST_WORD), clean(one_line))
+    return re.sub(_LONG_WORD, lambda match: elide(match[0], LONGEST_WORD), clean(one_line))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -59,6 +59,17 @@ def usable(batch: RolloutBatch) -> Usable:
                 open_tokens &= ~hit
     positive = _rounded_positive(above, open_tokens)
     return Usable(open_tokens, unscored, positive, nan if bool(nan.any()) else None)
+
+
+def added_up(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """Return unusable values by side and kind of several parts of a dump together, both in alphabetical order."""
+    total: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for side, kinds in part.items():
+            of_side = total.setdefault(side, {})
+            for kind, count in kinds.items():
+                of_side[kind] = of_side.get(kind, 0) + count
+    return {side: dict(sorted(kinds.items())) for side, kinds in sorted(total.items())}
 
 
 def _every_token(batch: RolloutBatch) -> Tensor:

@@ -36,7 +36,7 @@ def ledger_of(drawn, recipes=()) -> Ledger:
     plan = Plan(tuple(parse(recipe) for recipe in recipes))
     builder = LedgerBuilder(plan)
     batch = batch_of(drawn)
-    builder.add(batch, measure(batch, plan))
+    builder.add([batch], measure(batch, plan))
     return builder.finish()
 
 

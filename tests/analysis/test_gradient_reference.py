@@ -64,7 +64,7 @@ def report_of(drawn, spec, per_token=False):
     )
     plan = Plan((parse(spec),))
     builder = LedgerBuilder(plan)
-    builder.add(batch, measure(batch, plan))
+    builder.add([batch], measure(batch, plan))
     return build_report(builder.finish())
 
 
@@ -99,7 +99,7 @@ def test_without_advantages():
     batch = RolloutBatch.from_lists([[-1.0, -0.5], [-2.0]], [[-1.25, -0.5], [-1.5]])
     plan = Plan((parse("trl/sequence_mask:clip_max=1"), parse("icepop"), parse("prime-rl/default@2026-08")))
     builder = LedgerBuilder(plan)
-    builder.add(batch, measure(batch, plan))
+    builder.add([batch], measure(batch, plan))
     report = build_report(builder.finish())
     for recipe in report.recipes[:2]:
         assert recipe.figures["effective_batch_size"]["basis"] == "weights"
@@ -115,7 +115,7 @@ def test_zero_advantages_only():
     batch = RolloutBatch.from_lists([[-1.0, -0.5], [-2.0]], [[-1.25, -0.5], [-1.5]], advantage=[0.0, 0.0])
     plan = Plan((parse("icepop"), parse("trl/sequence_mask")))
     builder = LedgerBuilder(plan)
-    builder.add(batch, measure(batch, plan))
+    builder.add([batch], measure(batch, plan))
     for recipe in build_report(builder.finish()).recipes:
         assert recipe.figures["effective_batch_size"]["value"] == 0
         assert recipe.figures["gradient_left"]["all"].why == "no rollout has a gradient: every advantage is 0"
@@ -126,7 +126,7 @@ def test_everything_rejected():
     batch = RolloutBatch.from_lists([[-1.0, -0.5], [-2.0]], [[-9.0, -0.5], [-9.5]], advantage=[1.0, -1.0])
     plan = Plan((parse("trl/sequence_mask:clip_max=1.5"), parse("trl/token_mask:clip_min=5,clip_max=6")))
     builder = LedgerBuilder(plan)
-    builder.add(batch, measure(batch, plan))
+    builder.add([batch], measure(batch, plan))
     for recipe in build_report(builder.finish()).recipes:
         assert recipe.figures["effective_batch_size"]["value"] == 0
         assert recipe.figures["gradient_left"]["all"].value == 0

@@ -62,6 +62,7 @@ def test_help_imports_no_command() -> None:
     modules = loaded("--help")
     homes = {place.partition(":")[0] for place, _ in commands.COMMANDS.values()}
     assert modules & (homes | {"iscope.recipes", "rich", "pydantic", "numpy", "torch"}) == set()
+    assert modules & {"iscope.cli.options", "iscope.dump.files"} == set()
 
 
 def test_the_catalogue_imports_only_itself() -> None:

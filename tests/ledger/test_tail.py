@@ -57,6 +57,21 @@ def test_it_is_the_largest_whatever_the_batches(batches):
     assert set(kept) == {str(PAIR)}
 
 
+@given(st.lists(st.sampled_from(np.linspace(-1, 1, 41, dtype=np.float32).tolist()), max_size=200))
+def test_a_batch_may_have_a_floor_of_its_own(batch):
+    d = np.array(batch, dtype=np.float32)
+    floor = BatchTail().floor(PAIR, d)
+    above = sorted(d[d > floor].tolist())
+    assert above[-KEPT:] == sorted(batch)[-KEPT:]
+    assert BatchTail({str(PAIR): 0.5}).floor(PAIR, d) == 0.5
+    assert BatchTail().floor(Pair.CURRENT_TRAINER, d) == np.inf
+
+
+def test_the_floor_of_a_large_batch_leaves_little_above_it():
+    d = np.random.default_rng(0).normal(size=10_000).astype(np.float32)
+    assert KEPT <= (d > BatchTail().floor(PAIR, d)).sum() < 10 * KEPT
+
+
 @given(st.lists(values, min_size=2, max_size=12), st.integers(1, 11))
 def test_merging(batches, cut):
     parts = [collected(part)[0] for part in (batches[:cut], batches[cut:]) if part]
