@@ -36,13 +36,15 @@ class Growth:
         drift: mean d, nats per token.
         variance: mean square of d about it, nats^2 per token.
         longest: the longest length of each bucket of lengths [B].
-        kinds: of each bucket, variance per token of kinds of its rollouts, and how many rollouts are of each kind.
+        kinds: variance per token of each of K kinds of a bucket's rollouts [B, K], by noise.
+        counts: how many rollouts are of each kind [B, K]; 0 where a bucket has fewer kinds.
     """
 
     drift: float
     variance: float
     longest: Array
-    kinds: tuple[tuple[Array, Array], ...]
+    kinds: Array
+    counts: Array
 
     @classmethod
     def of(cls, rows: Rows, pair: Pair, lengths: Lengths) -> Growth:
@@ -52,8 +54,9 @@ class Growth:
         centred = np.maximum(squares - 2 * drift * total + n * drift**2, 0.0)
         variance = float(centred.sum()) / rows.tokens
         own = (centred + _PRIOR_TOKENS * variance) / (n + _PRIOR_TOKENS)
-        kinds = tuple(_kinds(ordered) for ordered in lengths.sorted(own))
-        return cls(drift, variance, np.array([longest for _, longest in lengths.ends]), kinds)
+        kinds, counts = zip(*(_kinds(ordered) for ordered in lengths.sorted(own)), strict=True)
+        longest = np.array([longest for _, longest in lengths.ends])
+        return cls(drift, variance, longest, np.array(kinds), np.array(counts))
 
     @property
     def noise(self) -> float:
@@ -63,20 +66,13 @@ class Growth:
     def chance(self, band: Band, lengths: Array) -> Array:
         """Chance that a band on S or G holds for a rollout of each length [L], in scored tokens."""
         nearest = np.minimum(np.searchsorted(self.longest, lengths), self.longest.size - 1)
-        chances = np.empty(lengths.size)
-        for bucket in np.unique(nearest):
-            chances[nearest == bucket] = self._chance(band, lengths[nearest == bucket], *self.kinds[bucket])
-        return chances
-
-    def _chance(self, band: Band, lengths: Array, kinds: Array, counts: Array) -> Array:
-        spans = lengths.astype(np.float64)[:, None]
+        kinds, counts, spans = self.kinds[nearest], self.counts[nearest], lengths.astype(np.float64)[:, None]
         share = kinds / self.variance if self.variance > 0 else np.ones_like(kinds)
         mean = self.drift * share * spans
         deviation = np.sqrt(np.maximum(kinds * spans, np.finfo(np.float64).tiny))
         per = spans if band.level is Level.GEOMETRIC else 1.0
         inside = _below(band.high * per, mean, deviation) - _below(band.low * per, mean, deviation)
-        # Not by a product of matrices, for which NumPy would wake a thread.
-        chances: Array = np.maximum(np.einsum("lk,k->l", inside, counts) / counts.sum(), 0.0)
+        chances: Array = np.maximum(np.einsum("lk,lk->l", inside, counts) / counts.sum(axis=1), 0.0)
         return chances
 
 
@@ -88,8 +84,10 @@ def _below(end: Array | float, mean: Array, deviation: Array) -> Array:
 
 
 def _kinds(ordered: Array) -> tuple[Array, Array]:
-    parts = np.array_split(ordered, min(_KINDS, ordered.size))
-    return np.array([part.mean() for part in parts]), np.array([part.size for part in parts])
+    """Mean and size of each part of a bucket's variances, which are in order; a part may be empty, with any mean."""
+    parts = np.array_split(ordered, _KINDS)
+    sizes = np.array([part.size for part in parts])
+    return np.array([part.mean() if part.size else 1.0 for part in parts]), sizes
 
 
 def _normal(values: Array) -> Array:

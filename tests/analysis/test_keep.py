@@ -185,7 +185,7 @@ def test_short_rollouts_fail_a_mean_and_long_ones_a_sum():
             end = found["keep_90"][name].value
             if end not in (None, 1):
                 variance = found["noise"].value ** 2
-                growth = Growth(found["drift"].value, variance, np.array([64]), ((np.array([variance]), np.ones(1)),))
+                growth = Growth(found["drift"].value, variance, np.array([64]), np.array([[variance]]), np.ones((1, 1)))
                 low, high = (math.log(found["bound"][side]) for side in ("low", "high"))
                 band = Band("x", 0, Level(found["level"]), Pair.TRAINER_INFERENCE, low, high)
                 step = -1 if name == "low" else 1

@@ -89,13 +89,14 @@ def _lengths(rows: RecipeRows, band: Band, growth: Growth, buckets: Lengths) -> 
     assert force is not None
     sums = block_sums(buckets.of, buckets.buckets, [force, force & _held(rows, band)])
     count, held = (counts.astype(np.int64).tolist() for counts in sums)
+    chances = np.split(growth.chance(band, np.concatenate(buckets.some)), np.cumsum([*map(len, buckets.some)])[:-1])
     return [
         {
             "low": low,
             "high": high,
             "rollouts": count[index],
             "observed": share(held[index], count[index], f"no rollout with {band.signs}"),
-            "predicted": Figure(float(growth.chance(band, buckets.some[index]).mean())),
+            "predicted": Figure(float(chances[index].mean())),
         }
         for index, (low, high) in enumerate(buckets.ends)
     ]
