@@ -64,14 +64,17 @@ class Breakdown:
         if self._headlines is not None:
             self._headlines.add(recipe)
 
+    def bound(self) -> None:
+        """Give the recipes added so far their intervals; others may be added meanwhile."""
+        if self._headlines is not None:
+            self._headlines.bound()
+
     def figures(self) -> list[Figures]:
         """Return one row of figures per value, in the order of the values; missing values last."""
         if self.parts is None or self._headlines is None:
             return [{"value": _bucket(row), **row} for row in by_p(self._rows)]
-        parts, own, of_recipes = self.parts, _asked(self._rows, self.parts), self._headlines.of_recipes
-        bounded = iter(parts.bounded([*own.values(), *(one for recipe in of_recipes for one in recipe.asked)]))
-        figures = _figures(self._rows, parts, {name: next(bounded) for name in own})
-        entries = [recipe.entries([next(bounded) for _ in recipe.asked]) for recipe in of_recipes]
+        parts, own, entries = self.parts, _asked(self._rows, self.parts), self._headlines.entries()
+        figures = _figures(self._rows, parts, dict(zip(own, parts.bounded(list(own.values())), strict=True)))
         values = [_octave(value) if self._by == "length" else plain(value) for value in parts.values]
         return [
             {"value": value, **row, "recipes": [of_recipe[index] for of_recipe in entries]}

@@ -65,7 +65,8 @@ class Headlines:
 
     def __init__(self, parts: Parts) -> None:
         """Start without a recipe."""
-        self.of_recipes: list[Headline] = []
+        self._added: list[Headline] = []
+        self._entries: list[list[Figures]] = []
         self._parts = parts
         self._base: _Sides | None = None  # of the latest recipe: the next one mostly has the same
 
@@ -79,7 +80,18 @@ class Headlines:
                 self._base = _Sides.over(sides[1], parts)
             asked = _asked(_Sides.over(sides[0], parts), self._base, parts)
         kept = parts.sum(rows.kept > 0)
-        self.of_recipes.append(Headline(rows.recipe.spec, asked, parts.sum(rows.kept), kept, parts.sizes))
+        self._added.append(Headline(rows.recipe.spec, asked, parts.sum(rows.kept), kept, parts.sizes))
+
+    def bound(self) -> None:
+        """Give the recipes that were added since the last time their intervals; others may be added meanwhile."""
+        new = self._added[len(self._entries) :]
+        bounded = iter(self._parts.bounded([one for headline in new for one in headline.asked]))
+        self._entries += [headline.entries([next(bounded) for _ in headline.asked]) for headline in new]
+
+    def entries(self) -> list[list[Figures]]:
+        """Return one entry per part of each recipe that was added."""
+        self.bound()
+        return self._entries
 
 
 def _asked(kept: _Sides, base: _Sides, parts: Parts) -> tuple[Asked, ...]:

@@ -80,7 +80,11 @@ def build_report(
         measuring = meanwhile.make(
             lambda: {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
         )
-        figures = {recipe.index: _figures(recipe, cuts.values()) for recipe in able}
+        figures: dict[int, Figures] = {}
+        for recipe in able:
+            figures[recipe.index] = _figures(recipe, cuts.values())
+            if len(figures) == len(able) // 2:  # the pool has nothing else to do by then
+                meanwhile.make(lambda: [cut.bound() for cut in cuts.values()])
         breaking_down = meanwhile.make(lambda: {key: cut.figures() for key, cut in cuts.items()})
         metrics, mismatch, looked = measuring(), comparing(), looking()
         recipes = [_recipe(one, figures.get(one.index), metrics.get(one.index)) for one in replayed]
