@@ -84,7 +84,7 @@ def build_report(
         for recipe in able:
             figures[recipe.index] = _figures(recipe, cuts.values())
             if len(figures) == len(able) // 2:  # the pool has nothing else to do by then
-                meanwhile.make(lambda: [cut.bound() for cut in cuts.values()])
+                meanwhile.make(partial(_bound, cuts.values()))
         breaking_down = meanwhile.make(lambda: {key: cut.figures() for key, cut in cuts.items()})
         metrics, mismatch, looked = measuring(), comparing(), looking()
         recipes = [_recipe(one, figures.get(one.index), metrics.get(one.index)) for one in replayed]
@@ -138,6 +138,11 @@ def _figures(replayed: RecipeRows, cuts: Iterable[Breakdown]) -> Figures:
     for cut in cuts:
         cut.add(replayed)  # at once, as long as the recipe's gradients are at hand
     return figures
+
+
+def _bound(cuts: Iterable[Breakdown]) -> None:
+    for cut in cuts:
+        cut.bound()
 
 
 def _recipe(rows: RecipeRows, figures: Figures | None, framework: Figures | None) -> RecipeReport:
