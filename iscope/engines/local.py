@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 # Beyond this many threads all wait for the memory, or for one that decodes.
 _MOST_WORKERS = 4
-# Batches that wait for their recipes to be replayed together: at most so many of all threads, and of a thread with so
-# many tokens outside the screen and rollouts.
-_WAITING, _WAITING_OUTSIDE, _WAITING_ROLLOUTS = 16, 2**17, 2**13
+# Batches that wait for their recipes to be replayed together: at most so many of all threads, and of a thread so many,
+# with so many tokens outside the screen and rollouts.
+_WAITING, _WAITING_EACH, _WAITING_OUTSIDE, _WAITING_ROLLOUTS = 16, 8, 2**17, 2**13
 # Seconds: polars takes signals so that they wake no thread that waits, and Ctrl-C would be noticed when all is done.
 _LOOKS_UP = 0.2
 
@@ -130,7 +130,7 @@ class _Pass:
         workers: int,
     ) -> None:
         self.builder = builder
-        self._most = max(1, _WAITING // workers) if can_go_together(builder.plan) else 1
+        self._most = max(1, min(_WAITING_EACH, _WAITING // workers)) if can_go_together(builder.plan) else 1
         self._device = device
         self._cuts = cuts
         self._streams = streams
