@@ -84,10 +84,10 @@ def _below(end: Array | float, mean: Array, deviation: Array) -> Array:
 
 
 def _kinds(ordered: Array) -> tuple[Array, Array]:
-    """Mean and size of each part of a bucket's variances, which are in order; a part may be empty, with any mean."""
+    """Mean and size of each part of a bucket's variances, which are in order; an empty part has the mean of all."""
     parts = np.array_split(ordered, _KINDS)
     sizes = np.array([part.size for part in parts])
-    return np.array([part.mean() if part.size else 1.0 for part in parts]), sizes
+    return np.array([(part if part.size else ordered).mean() for part in parts]), sizes
 
 
 def _normal(values: Array) -> Array:
