@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from iscope.analysis.findings.tokens import Tokens
-from iscope.analysis.numbers import median
+from iscope.analysis.order_statistics import median
 
 _GAP_BELOW = float(np.log(0.999))
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iscope.analysis.figures.gradient import EMPTY, NO_ADVANTAGE, Gradients, gradients
-from iscope.analysis.numbers import Array, Scaled, share
+from iscope.analysis.figures.weights import weights_of
+from iscope.analysis.numbers import Array, share
 from iscope.analysis.parts import Asked, Parts, Weighed
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
@@ -74,7 +75,7 @@ class Headlines:
         """Add a recipe, which must have been replayed; its figures are those of its report over each part."""
         parts, sides = self._parts, gradients(rows)
         if sides is None:
-            asked: tuple[Asked, ...] = (parts.ask_size(parts.weighed(Scaled(rows.log_mean_weight))),)
+            asked: tuple[Asked, ...] = (parts.ask_size(parts.weighed(weights_of(rows))),)
         else:
             if self._base is None or self._base.of is not sides[1]:
                 self._base = _Sides.over(sides[1], parts)

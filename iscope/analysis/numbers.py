@@ -43,14 +43,6 @@ def from_log(log: float) -> Figure:
     return Figure(value) if value > _SMALLEST_NORMAL else Figure(value, log10=log / math.log(10))
 
 
-def log_sum_exp(logs: Array) -> float:
-    """Log of the sum of exp; -inf for an empty array."""
-    top = float(logs.max(initial=-math.inf))
-    if not math.isfinite(top):
-        return top
-    return top + math.log(float(exp_of(logs - top).sum()))
-
-
 # What can be made again from so many weights is held; of more it would take more memory than the time is worth.
 _FEW = 2**18
 
@@ -107,19 +99,16 @@ class Scaled:
         """Log of their sum; -inf where there is none above 0."""
         return self.top + math.log(float(self.values.sum())) if math.isfinite(self.top) else self.top
 
+    def effective_size(self, repeats: Array | None = None) -> float:
+        """(sum w)^2 / sum w^2, Kish's effective sample size; 0 when all weights are 0.
 
-def effective_size(logs: Array, repeats: Array | None = None) -> float:
-    """(sum w)^2 / sum w^2, Kish's effective sample size; 0 when all weights are 0.
-
-    Args:
-        logs: log of each weight.
-        repeats: how often each weight counts (tokens that share their rollout's weight); None is once.
-    """
-    if not logs.size or logs.max() == -math.inf:
-        return 0.0
-    weights = exp_of(logs - logs.max())
-    times = 1.0 if repeats is None else repeats
-    return float((weights * times).sum()) ** 2 / float((weights**2 * times).sum())
+        Args:
+            repeats: how often each weight counts (tokens that share their rollout's weight) [N]; None is once.
+        """
+        if self.top == -math.inf:
+            return 0.0
+        times = 1 if repeats is None else repeats
+        return float((self.values * times).sum()) ** 2 / float((self.squares * times).sum())
 
 
 def first_places(codes: Array) -> Array:
@@ -169,16 +158,3 @@ def replace_low(found: Any, values: Any, lowest: float, by: float) -> int:
         found[place] = by if low else found[place]
         finite += low & (values[place] > -math.inf)
     return finite
-
-
-def median(values: Array) -> float:
-    """What np.median gives, which partitions: to sort takes a third of the time, and no more where values are equal."""
-    ordered = np.sort(values)
-    middle = ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean()
-    return float(middle) if not np.isnan(ordered[-1]) else math.nan
-
-
-def quantile(ordered: Array, at: float) -> float:
-    """Return the inverted-CDF quantile of sorted values: the smallest whose share is at least ``at``."""
-    rank = max(1, math.ceil(at * ordered.size))
-    return float(ordered[rank - 1])

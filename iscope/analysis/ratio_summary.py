@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from iscope.analysis.intervals import Asked, Clusters, answered, ask_fraction, ask_ratio, size
-from iscope.analysis.numbers import NO_TOKENS, Array, exp_of, figure, from_log, log_sum_exp, quantile, share
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log, read_only, share
+from iscope.analysis.order_statistics import at_ranks, rank_of
 from iscope.ledger import histogram
 from iscope.ledger.histogram import Counts
 from iscope.model import Figure, Figures
+from iscope.replay.compiled import LANES, compiled
+from iscope.replay.exponential import expm1_and_rest
 
 QUANTILES = {"p0_1": 0.001, "p1": 0.01, "p50": 0.5, "p99": 0.99, "p99_9": 0.999}
+_LOG_TWO = math.log(2.0)
+_LARGEST_SQUARED = 300.0
 _UNCOUNTED = "not counted where weights are divided by the batch's mean"
 _NO_HISTOGRAM = "token quantiles are kept for the whole dump only"
 
@@ -53,31 +59,40 @@ class Moments:
         return size(self.clusters, self.weight, self.weight_sq, self.count)
 
 
-def rollout_summary(logs: Array) -> Figures:
-    """Summarise one ratio or weight per rollout, given by its log [N]; -inf is a weight of 0."""
+def rollout_summary(weights: Scaled) -> Figures:
+    """Summarise one ratio or weight per rollout [N]."""
+    logs = weights.logs
     if not logs.size:
         return _absent("no rollouts with scored tokens")
-    ordered = np.sort(logs)
-    near = np.exp(np.clip(logs, -1.0, 1.0))
+    found = at_ranks(logs, *(rank_of(at, logs.size) for at in QUANTILES.values()))
     return {
-        "min": from_log(float(ordered[0])),
-        "mean": from_log(log_sum_exp(logs) - math.log(logs.size)),
-        "max": from_log(float(ordered[-1])),
-        "std": _std(logs),
-        **{name: from_log(quantile(ordered, at)) for name, at in QUANTILES.items()},
-        "outside_half_two": share(int(((near < 0.5) | (near > 2.0)).sum()), logs.size),
+        "min": from_log(float(logs.min())),
+        "mean": from_log(weights.log_sum - math.log(logs.size)),
+        "max": from_log(weights.top),
+        "std": _std(weights),
+        **dict(zip(QUANTILES, map(from_log, found), strict=True)),
+        "outside_half_two": share(int(np.count_nonzero(np.abs(logs) > _LOG_TWO)), logs.size),
     }
 
 
-def _std(logs: Array) -> Figure:
-    """Population standard deviation of exp(logs), from moments about 1 and scaled where the squares would overflow."""
-    top = max(float(logs.max()), 0.0)
-    if top < 300.0:
-        excess = np.expm1(logs)
-        return figure(math.sqrt(max(0.0, float(np.mean(excess**2)) - float(np.mean(excess)) ** 2)))
-    scaled = exp_of(logs - top)
-    spread = float(np.std(scaled))
-    return from_log(top + math.log(spread)) if spread > 0 else Figure(0.0)
+def _std(weights: Scaled) -> Figure:
+    """Population standard deviation, from moments about 1 and scaled where the squares would overflow."""
+    if weights.top < _LARGEST_SQUARED:
+        first, second = (total / weights.logs.size for total in excess_sums(read_only(weights.logs, np.float64)))
+        return figure(math.sqrt(max(0.0, second - first**2)))
+    spread = float(np.std(weights.values))
+    return from_log(weights.top + math.log(spread)) if spread > 0 else Figure(0.0)
+
+
+@compiled(LANES)
+def excess_sums(logs: Any) -> tuple[float, float]:
+    """Sums of w - 1 and of (w - 1)^2 of weights given by their logs, float64 [N], read only."""
+    first = second = 0.0
+    for row in range(len(logs)):
+        excess = expm1_and_rest(logs[row])[0]
+        first += excess
+        second += excess * excess
+    return first, second
 
 
 def token_summary(

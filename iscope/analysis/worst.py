@@ -12,6 +12,7 @@ from iscope.analysis.breakdown import plain
 from iscope.analysis.figures.differences import largest
 from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.numbers import Array, figure
+from iscope.analysis.order_statistics import at_ranks
 from iscope.analysis.rows import Rows
 from iscope.ledger.furthest import ROLLOUTS
 from iscope.model import Figures, Node
@@ -40,18 +41,10 @@ def worst(rows: Rows, furthest: Tokens, listed: list[Node], looked_at: int) -> F
     """
     if not rows.tokens:
         return None
-    chosen = _furthest(rows)
+    chosen = _largest(np.abs(rows.log_ratio(Level.SEQUENCE)), ROLLOUTS)
     places, few = _held(rows, furthest, chosen), Rows(rows.frame.chosen(np.array(chosen, dtype=np.int64)), {})
     rollouts: list[Node] = [*_rollouts(few, furthest, places)]
     return {"rollouts": rollouts, "tokens": listed, "tokens_looked_at": looked_at}
-
-
-def _furthest(rows: Rows) -> list[int]:
-    size = np.abs(rows.log_ratio(Level.SEQUENCE))
-    most = min(ROLLOUTS, size.size)
-    far = np.flatnonzero(size >= np.partition(size, -most)[-most])
-    order: list[int] = far[np.argsort(-size[far], kind="stable")][:most].tolist()
-    return order
 
 
 def _held(rows: Rows, tokens: Tokens, chosen: list[int]) -> dict[str, int | str]:
@@ -105,10 +98,8 @@ def furthest_tokens(tokens: Tokens) -> Iterator[Figures]:
     """Yield the tokens with the largest abs(d), from the largest on."""
     if not tokens.size:
         return
-    size = tokens.magnitude
-    most = np.argpartition(size, -TOKENS)[-TOKENS:] if size.size > TOKENS else np.arange(size.size)
-    ids = tokens.frame["rollout_id"]
-    for token in sorted(most.tolist(), key=lambda token: (-float(size[token]), token)):
+    size, ids = tokens.magnitude, tokens.frame["rollout_id"]
+    for token in _largest(size, TOKENS):
         yield {
             "rollout_id": str(ids[int(tokens.row[token])]),
             "position": tokens.position(token),
@@ -116,3 +107,12 @@ def furthest_tokens(tokens: Tokens) -> Iterator[Figures]:
             "trainer_logprob": figure(float(tokens.trainer[token])),
             "inference_logprob": figure(float(tokens.inference[token])),
         }
+
+
+def _largest(values: Array, count: int) -> list[int]:
+    """The places of so many values, from the largest on; of equal ones the first."""
+    least = at_ranks(values, max(values.size - count, 0))[0]
+    above, equal = np.flatnonzero(values > least), np.flatnonzero(values == least)
+    most = np.concatenate([above, equal[: count - above.size]])
+    order: list[int] = most[np.argsort(-values[most], kind="stable")].tolist()
+    return order

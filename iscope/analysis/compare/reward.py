@@ -6,8 +6,8 @@ import numpy as np
 
 from iscope.analysis.figures.tail import sequence_tail
 from iscope.analysis.figures.variance_ratio import variance_ratio
-from iscope.analysis.intervals import ratio, scaled
-from iscope.analysis.numbers import NO_TOKENS, Array, effective_size
+from iscope.analysis.intervals import ratio
+from iscope.analysis.numbers import NO_TOKENS, Scaled
 from iscope.analysis.rows import Rows
 from iscope.model import Figure
 from iscope.recipes.model import Pair
@@ -26,26 +26,24 @@ def off_policy_reward(rows: Rows) -> Figure:
         return Figure.absent("the dump has no reward column")
     reward = rows["reward"].astype(np.float64)
     known = np.isfinite(reward)
-    logs = np.where(known, rows.log_ratio("sequence"), -np.inf)
+    weights = Scaled(np.where(known, rows.log_ratio("sequence"), -np.inf))
     if not known.any():
         return Figure.absent(NO_TOKENS if not rows.rollouts else "every reward is missing")
-    why = _untold(rows, logs)
+    why = _untold(rows, weights)
     if why is not None:
         return Figure.absent(f"withheld: {why}")
-    (weights,) = scaled(logs)
-    return ratio(rows.clusters, weights * np.where(known, reward, 0.0), weights)
+    return ratio(rows.clusters, weights.values * np.where(known, reward, 0.0), weights.values)
 
 
-def _untold(rows: Rows, logs: Array) -> str | None:
+def _untold(rows: Rows, weights: Scaled) -> str | None:
     """Why the product weights do not tell; None where they do."""
-    (weights,) = scaled(logs)
-    share = float(weights.max() / weights.sum())
+    share = float(weights.values.max() / weights.values.sum())
     if share >= MOST_SHARE:
         return f"one rollout holds {share:.0%} of all exp(S)"
     khat = sequence_tail(rows, Pair.TRAINER_INFERENCE).khat.value
     if khat is None or khat >= MOST_KHAT:
         return "k-hat of exp(S) is not known" if khat is None else f"k-hat of exp(S) is {khat:.2f}, not below 0.7"
-    size = effective_size(logs)
+    size = weights.effective_size()
     if size < LEAST_SIZE:
         return f"exp(S) is worth {size:.0f} rollouts, fewer than 100"
     found = variance_ratio(rows)

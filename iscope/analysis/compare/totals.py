@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from iscope.analysis.figures.gradient import NO_ADVANTAGE, NO_GRADIENT
-from iscope.analysis.numbers import NO_TOKENS, Array, effective_size, figure, from_log, log_of, log_sum_exp, share
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log, log_of, share
 from iscope.analysis.rows import RecipeRows
 from iscope.ledger.sweep.batch import sign_classes
 from iscope.ledger.sweep.intervals import CLASSES
@@ -113,10 +113,10 @@ class Whole:
         rollouts = np.bincount(signs, minlength=CLASSES)
         if base is None:
             return cls(rows, signs, tokens, rollouts, signed=signed)
-        both = np.logaddexp(*base)
-        totals = log_sum_exp(base[0]), log_sum_exp(base[1])
+        size = Scaled(np.logaddexp(*base)).effective_size()
+        totals = Scaled(base[0]).log_sum, Scaled(base[1]).log_sum
         groups = None if "group_id" not in rows.rows else groups_with_both(rows, *(log > -np.inf for log in base))
-        return cls(rows, signs, tokens, rollouts, totals, effective_size(both), groups, signed)
+        return cls(rows, signs, tokens, rollouts, totals, size, groups, signed)
 
 
 def groups_with_both(rows: RecipeRows, positive: Array, negative: Array) -> int:

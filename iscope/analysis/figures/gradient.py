@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from iscope.analysis.denominators import denominators
+from iscope.analysis.figures.weights import weights_of
 from iscope.analysis.intervals import (
     Asked,
     answered,
@@ -216,7 +217,7 @@ def _product_left(rows: RecipeRows, kept: Gradients) -> Asked:
 def _without_advantages(rows: RecipeRows) -> Figures:
     names = ("all", "positive", "negative", "survivors", "heaviest_rollout", "heaviest_percent")
     absent = Figure.absent(NO_ADVANTAGE)
-    clusters, weights = rows.rows.clusters, Scaled(rows.log_mean_weight)
+    clusters, weights = rows.rows.clusters, weights_of(rows)
     return {
         "effective_batch_size": {
             **(log_size(clusters, weights) if rows.rows.rollouts else Figure.absent(NO_TOKENS)).to_dict(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iscope.analysis.figures.tail import withhold
-from iscope.analysis.numbers import effective_size, share
+from iscope.analysis.numbers import Scaled, share
 from iscope.analysis.ratio_summary import Moments, rollout_summary, token_summary
 from iscope.analysis.rows import Rows
 from iscope.ledger.histogram import Counts
@@ -24,11 +24,11 @@ def raw_ratio(rows: Rows, level: Level, pair: Pair) -> Figures:
 
 def _summary(rows: Rows, level: Level, pair: Pair) -> Figures:
     if level is not Level.TOKEN:
-        logs = rows.log_ratio(level, pair)
-        size = effective_size(logs)
+        ratios = Scaled(rows.log_ratio(level, pair))
+        summary, size = rollout_summary(ratios), ratios.effective_size()
         return {
             "unit": "rollouts",
-            **(withhold(rollout_summary(logs), rows, pair) if level is Level.SEQUENCE else rollout_summary(logs)),
+            **(withhold(summary, rows, pair) if level is Level.SEQUENCE else summary),
             "ess": Figure(size),
             "ess_fraction": share(size, rows.rollouts),
         }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from iscope.analysis.figures.weights import moments_of
-from iscope.analysis.intervals import scaled, size
-from iscope.analysis.numbers import effective_size, share
+from iscope.analysis.figures.weights import moments_of, weights_of
+from iscope.analysis.intervals import size
+from iscope.analysis.numbers import share
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 
@@ -15,7 +15,7 @@ def figures(rows: RecipeRows) -> Figures:
     Uncorrected it is n tokens and N rollouts; all rejected it is 0.
     """
     token, token_fraction = moments_of(rows).effective_size() if rows.per_token else _of_tokens(rows)
-    rollout = effective_size(rows.log_mean_weight)
+    rollout = weights_of(rows).effective_size()
     return {
         "ess": {
             "token": token,
@@ -28,5 +28,5 @@ def figures(rows: RecipeRows) -> Figures:
 
 def _of_tokens(rows: RecipeRows) -> tuple[Figure, Figure]:
     """Over tokens that share their rollout's weight."""
-    (weights,), n = scaled(rows.log_mean_weight), rows.rows.n
-    return size(rows.rows.clusters, weights * n, weights**2 * n, n)
+    weights, n = weights_of(rows), rows.rows.n
+    return size(rows.rows.clusters, weights.values * n, weights.squares * n, n)

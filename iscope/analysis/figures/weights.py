@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from iscope.analysis.figures.ratios import raw_ratio
 from iscope.analysis.latest import latest
-from iscope.analysis.numbers import effective_size, log_of
+from iscope.analysis.numbers import Scaled, log_of
 from iscope.analysis.ratio_summary import QUANTILES, Moments, rollout_summary, token_summary
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figure, Figures, Node
@@ -22,26 +22,31 @@ def figures(rows: RecipeRows) -> Figures:
     level = rows.level
     raw = raw_ratio(rows.rows, Level.TOKEN if level is Level.NONE else level, pair)
     own = {name: raw.pop(name) for name in ("unit", "ess", "ess_fraction")}
-    raw["ess_token"] = own["ess"] if own["unit"] == "tokens" else _raw_token_size(rows, level, pair)
-    raw["ess_rollout"] = rows.rows.once(
-        ("raw rollout size", level, rows.rows.resolve(pair)), lambda: _raw_rollout_size(rows.rows, level, pair)
-    )
+    name = level, rows.rows.resolve(pair)
+    of_rollouts = rows.rows.once(("raw rollout size", *name), lambda: _raw_rollout_size(rows.rows, level, pair))
+    of_tokens = rows.rows.once(("raw token size", *name), lambda: _raw_token_size(rows.rows, level, pair))
+    raw["ess_token"], raw["ess_rollout"] = own["ess"] if own["unit"] == "tokens" else of_tokens, of_rollouts
     return {"raw": raw, "applied": _applied(rows)}
 
 
-def _raw_token_size(rows: RecipeRows, level: Level, pair: Pair) -> Figure:
-    return Figure(effective_size(rows.rows.log_ratio(level, pair), rows.rows.n))
+def _raw_token_size(rows: Rows, level: Level, pair: Pair) -> Figure:
+    return Figure(Scaled(rows.log_ratio(level, pair)).effective_size(rows.n))
 
 
 def _raw_rollout_size(rows: Rows, level: Level, pair: Pair) -> Figure:
     if level in (Level.SEQUENCE, Level.GEOMETRIC):
-        return Figure(effective_size(rows.log_ratio(level, pair)))
-    return Figure(effective_size(log_of(rows.pair("weight_sum", pair) / rows.n)))
+        return Figure(Scaled(rows.log_ratio(level, pair)).effective_size())
+    return Figure(Scaled(log_of(rows.pair("weight_sum", pair) / rows.n)).effective_size())
 
 
 def _applied(rows: RecipeRows) -> Figures:
-    sizes = _of_tokens(rows) if rows.per_token else rollout_summary(rows.log_mean_weight)
+    sizes = _of_tokens(rows) if rows.per_token else rollout_summary(weights_of(rows))
     return _below_zero(sizes) if rows.recipe.weight.sign < 0 and rows.rows.rollouts else sizes
+
+
+def weights_of(rows: RecipeRows) -> Scaled:
+    """The mean applied weight of each rollout; made once for all figures."""
+    return latest(rows.rows, "weights", rows.index, lambda: Scaled(rows.log_mean_weight))
 
 
 def moments_of(rows: RecipeRows) -> Moments:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iscope.analysis.findings.kind import Kind
-from iscope.analysis.numbers import median
+from iscope.analysis.order_statistics import median
 from iscope.model import Figure
 
 if TYPE_CHECKING:

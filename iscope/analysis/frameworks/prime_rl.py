@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from iscope.analysis.numbers import Array, figure, median
+from iscope.analysis.numbers import Array, figure
+from iscope.analysis.order_statistics import median
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Pair

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from iscope.analysis.frameworks.trl_losses import loss_metrics
-from iscope.analysis.numbers import Array, figure, from_log, log_of, log_sum_exp, share
+from iscope.analysis.numbers import Array, Scaled, figure, from_log, log_of, share
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Level, Pair, bound_value
@@ -99,7 +99,7 @@ def _of_logs(logs: Array) -> dict[str, Figure]:
         return dict.fromkeys(("min", "mean", "max"), Figure.absent("no rollouts"))
     return {
         "min": from_log(float(logs.min())),
-        "mean": from_log(log_sum_exp(logs) - math.log(logs.size)),
+        "mean": from_log(Scaled(logs).log_sum - math.log(logs.size)),
         "max": from_log(float(logs.max())),
     }
 

@@ -37,7 +37,6 @@ from iscope.analysis.intervals.figures import (
     fraction,
     log_size,
     ratio,
-    scaled,
     size,
     sums_over,
 )
@@ -56,7 +55,6 @@ __all__ = [
     "fraction",
     "log_size",
     "ratio",
-    "scaled",
     "size",
     "sums_over",
 ]

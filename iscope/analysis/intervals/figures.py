@@ -10,7 +10,7 @@ import numpy as np
 
 from iscope.analysis.intervals.bootstrap import ROUNDING, Ends, Statistic, intervals
 from iscope.analysis.intervals.clusters import Clusters
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, figure, from_log
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log
 from iscope.model import Figure
 
 # Weights are summed over the largest, unless they then leave so little.
@@ -167,12 +167,6 @@ def sums_over(clusters: Clusters, asked: Sequence[tuple[Scaled, float]]) -> list
         if top == weights.top:
             weights.keep(clusters, sums)
     return found
-
-
-def scaled(*logs: Array) -> list[Array]:
-    """Columns given by their logs [N], over the largest value of any."""
-    top = max(float(column.max(initial=-math.inf)) for column in logs)
-    return [exp_of(column - top) if top > -math.inf else np.zeros(column.size) for column in logs]
 
 
 def _is_certain(found: Figure) -> bool:
