@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -13,9 +12,8 @@ from iscope.analysis.figures.differences import largest
 from iscope.analysis.figures.lag import lag, why_no_lag
 from iscope.analysis.figures.variance_ratio import ROUNDING, ROUNDING_K3, variance_columns
 from iscope.analysis.headlines import Headlines
-from iscope.analysis.intervals.figures import kish_share
 from iscope.analysis.numbers import Array, figure, share
-from iscope.analysis.parts import Asked, Parts
+from iscope.analysis.parts import Parts
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.errors import DataError, did_you_mean
 from iscope.model import Figure, Figures, Node
@@ -41,7 +39,7 @@ def several(rows: Rows) -> list[str]:
 
 
 class Breakdown:
-    """Rows of figures by the values of a key, to which recipes are added one by one."""
+    """Rows of figures by the values of a key; all wait for their intervals."""
 
     def __init__(self, rows: Rows, by: str) -> None:
         """Cut the rollouts into parts.
@@ -59,27 +57,17 @@ class Breakdown:
         self.parts = None if by == "p" else Parts.of(_key(rows, by), rows.cluster_codes)
         self._headlines = None if self.parts is None else Headlines(self.parts)
 
-    def add(self, recipe: RecipeRows) -> None:
-        """Add what a recipe, which was replayed, did to the rollouts."""
-        if self._headlines is not None:
-            self._headlines.add(recipe)
-
-    def bound(self) -> None:
-        """Give the recipes added so far their intervals; others may be added meanwhile."""
-        if self._headlines is not None:
-            self._headlines.bound()
+    def of_recipe(self, recipe: RecipeRows) -> list[Figures]:
+        """Return what a replayed recipe did to the rollouts of each value; nothing where rows are of tokens."""
+        return [] if self._headlines is None else self._headlines.of(recipe)
 
     def figures(self) -> list[Figures]:
-        """Return one row of figures per value, in the order of the values; missing values last."""
-        if self.parts is None or self._headlines is None:
+        """Return one row of figures per value, in the order of the values, missing values last; without recipes."""
+        if self.parts is None:
             return [{"value": _bucket(row), **row} for row in by_p(self._rows)]
-        parts, own, entries = self.parts, _asked(self._rows, self.parts), self._headlines.entries()
-        figures = _figures(self._rows, parts, dict(zip(own, parts.bounded(list(own.values())), strict=True)))
-        values = [_octave(value) if self._by == "length" else plain(value) for value in parts.values]
-        return [
-            {"value": value, **row, "recipes": [of_recipe[index] for of_recipe in entries]}
-            for index, (value, row) in enumerate(zip(values, figures, strict=True))
-        ]
+        values = [_octave(value) if self._by == "length" else plain(value) for value in self.parts.values]
+        rows = _figures(self._rows, self.parts)
+        return [{"value": value, **row} for value, row in zip(values, rows, strict=True)]
 
 
 def _key(rows: Rows, by: str) -> pl.Series:
@@ -116,50 +104,33 @@ def plain(value: Node) -> Node:
     return value if value is None or isinstance(value, int | str | bool) else str(value)
 
 
-def _asked(rows: Rows, parts: Parts) -> dict[str, Asked]:
-    """The figures that get intervals."""
-    tokens, (above, below) = parts.blocks(rows.n), (parts.blocks(column) for column in variance_columns(rows))
-    k3, weight, square = (parts.blocks(rows.pair(name)) for name in ("k3_sum", "weight_sum", "weight_sq"))
-    return {
-        "k1": parts.ask_ratio(parts.blocks(-rows.pair("log_ratio_sum")), tokens),
-        "k3": parts.ask_ratio(k3, tokens),
-        "ess_token_fraction": Asked(_size_shares(parts, weight, square, tokens), kish_share, (weight, square, tokens)),
-        "variance_ratio": _variance_ratio(parts, k3, tokens, parts.ask_ratio(above, below)),
-        "minus_log_p": parts.ask_ratio(parts.blocks(-rows["trainer_logprob_sum"]), tokens),
-    }
-
-
-def _size_shares(parts: Parts, weight: Array, square: Array, tokens: Array) -> list[Figure]:
-    whole, squares = parts.of_blocks(weight), parts.of_blocks(square)
-    size = np.divide(whole, squares, out=np.zeros_like(whole), where=squares > 0) * whole
-    return _shares(size, parts.of_blocks(tokens))
-
-
-def _variance_ratio(parts: Parts, k3: Array, tokens: Array, found: Asked) -> Asked:
-    rounding = parts.of_blocks(k3) < ROUNDING_K3 * parts.of_blocks(tokens)
-    figures = zip(rounding.tolist(), found.found, strict=True)
-    return replace(found, found=[Figure.absent(ROUNDING) if none else one for none, one in figures])
-
-
-def _figures(rows: Rows, parts: Parts, bounded: dict[str, list[Figure]]) -> list[Figures]:
+def _figures(rows: Rows, parts: Parts) -> list[Figures]:
+    names = ("log_ratio_sum", "k3_sum", "weight_sum", "weight_sq")
+    columns = [*(rows.pair(name) for name in names), rows["trainer_logprob_sum"], rows.n, *variance_columns(rows)]
+    k1, k3, weight, square, log_p, n, above, below = parts.sums_of(columns)
     rollouts, tokens = parts.sizes, parts.sum(rows.n)
-    columns: dict[str, list[Figure]] = {
-        "k1": bounded["k1"],
-        "k3": bounded["k3"],
+    figures: dict[str, list[Figure]] = {
+        "k1": parts.ratios(-k1, n),
+        "k3": parts.ratios(k3, n),
         "abs_max": [figure(value) for value in parts.max(largest(rows)).tolist()],
-        "ess_token_fraction": bounded["ess_token_fraction"],
+        "ess_token_fraction": parts.size_shares(weight, square, n),
         "ess_sequence_fraction": _shares(parts.effective_size(rows.log_ratio("sequence")), rollouts),
-        "variance_ratio": bounded["variance_ratio"],
-        "minus_log_p": bounded["minus_log_p"],
+        "variance_ratio": _variance_ratios(parts.ratios(above, below), parts.total(k3), tokens),
+        "minus_log_p": parts.ratios(-log_p, n),
         "length": _shares(tokens, rollouts),
         "reward": _means(rows, "reward", parts),
         "zero_advantage": _zero_advantages(rows, parts),
     }
     return [
         {"rollouts": int(rollouts[index]), "tokens": int(tokens[index])}
-        | {name: figures[index] for name, figures in columns.items()}
+        | {name: of_parts[index] for name, of_parts in figures.items()}
         for index in range(len(parts.values))
     ]
+
+
+def _variance_ratios(found: list[Figure], k3: Array, tokens: Array) -> list[Figure]:
+    rounding = (k3 < ROUNDING_K3 * tokens).tolist()
+    return [Figure.absent(ROUNDING) if none else one for none, one in zip(rounding, found, strict=True)]
 
 
 def _shares(part: Array, whole: Array) -> list[Figure]:

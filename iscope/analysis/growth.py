@@ -63,24 +63,43 @@ class Growth:
         """Standard deviation of d, nats."""
         return math.sqrt(self.variance)
 
-    def chance(self, band: Band, lengths: Array) -> Array:
-        """Chance that a band on S or G holds for a rollout of each length [L], in scored tokens."""
+    def at(self, lengths: Array) -> Grown:
+        """Return what S is like of rollouts of each length [L], in scored tokens."""
         nearest = np.minimum(np.searchsorted(self.longest, lengths), self.longest.size - 1)
         kinds, counts, spans = self.kinds[nearest], self.counts[nearest], lengths.astype(np.float64)[:, None]
         share = kinds / self.variance if self.variance > 0 else np.ones_like(kinds)
-        mean = self.drift * share * spans
         deviation = np.sqrt(np.maximum(kinds * spans, np.finfo(np.float64).tiny))
-        per = spans if band.level is Level.GEOMETRIC else 1.0
-        inside = _below(band.high * per, mean, deviation) - _below(band.low * per, mean, deviation)
-        chances: Array = np.maximum(np.einsum("lk,lk->l", inside, counts) / counts.sum(axis=1), 0.0)
+        return Grown(spans, self.drift * share * spans, deviation, counts / counts.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Grown:
+    """S of rollouts of L lengths and K kinds each.
+
+    Attributes:
+        spans: the lengths [L, 1], in scored tokens.
+        mean: mean of S of each kind [L, K], nats.
+        deviation: its standard deviation [L, K].
+        share: share of each kind [L, K].
+    """
+
+    spans: Array
+    mean: Array
+    deviation: Array
+    share: Array
+
+    def chance(self, band: Band) -> Array:
+        """Chance that a band on S or G holds for a rollout of each length [L]."""
+        per = self.spans if band.level is Level.GEOMETRIC else 1.0
+        inside = self._below(band.high * per) - self._below(band.low * per)
+        chances: Array = np.maximum(np.einsum("lk,lk->l", inside, self.share), 0.0)
         return chances
 
-
-def _below(end: Array | float, mean: Array, deviation: Array) -> Array:
-    """Chance [L, K] to lie below the end of a band, which may be open there."""
-    if np.isinf(end).all():
-        return np.full(mean.shape, float(np.all(end > 0)))
-    return _normal((end - mean) / deviation)
+    def _below(self, end: Array | float) -> Array | float:
+        """Chance [L, K] to lie below the end of a band, which may be open there."""
+        if np.isinf(end).all():
+            return float(np.all(end > 0))
+        return _normal((end - self.mean) / self.deviation)
 
 
 def _kinds(ordered: Array) -> tuple[Array, Array]:

@@ -1,115 +1,80 @@
-"""What recipes leave of each part of the dump: the figures that decide between them, for all parts at once."""
+"""What a recipe leaves of each part of the dump: the figures that decide between recipes, for all parts at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from iscope.analysis.figures.gradient import EMPTY, NO_ADVANTAGE, Gradients, gradients
 from iscope.analysis.figures.weights import weights_of
-from iscope.analysis.numbers import Array, share
-from iscope.analysis.parts import Asked, Parts, Weighed
+from iscope.analysis.numbers import share
+from iscope.analysis.parts import Parts, PartWeights
 from iscope.analysis.rows import RecipeRows
-from iscope.model import Figure, Figures
-
-
-@dataclass(frozen=True)
-class Headline:
-    """Effective batch size, gradient left, kept and share of masked rollouts of every part under one recipe.
-
-    Attributes:
-        spec: the recipe.
-        asked: effective batch size, the base's, and gradient left, of all and by sign; without advantages the first.
-        tokens: int64 [K], tokens kept in each part.
-        kept: int64 [K], rollouts kept.
-        rollouts: int64 [K], rollouts.
-    """
-
-    spec: str
-    asked: tuple[Asked, ...]
-    tokens: Array
-    kept: Array
-    rollouts: Array
-
-    def entries(self, bounded: Sequence[Sequence[Figure]]) -> list[Figures]:
-        """Return one entry per part, given what was asked for with its intervals."""
-        counts = zip(self.tokens.tolist(), self.kept.tolist(), self.rollouts.tolist(), strict=True)
-        return [
-            {
-                "spec": self.spec,
-                **(_gradient(figures) if len(figures) > 1 else _weights(figures[0], rollouts)),
-                "kept": {"tokens": tokens, "rollouts": kept},
-                "masked": {"rollout_fraction": share(rollouts - kept, rollouts)},
-            }
-            for figures, (tokens, kept, rollouts) in zip(zip(*bounded, strict=True), counts, strict=True)
-        ]
+from iscope.model import Figure, Figures, Node
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """Gradients with their sums over the parts: all and by sign, and the effective batch size."""
+    """Gradients with their sums over the parts, all and by sign, and their effective batch sizes."""
 
     of: Gradients
-    sums: dict[str, Weighed]
-    size: Asked
+    sums: dict[str, PartWeights]
+    sizes: list[Figure]
 
     @classmethod
     def over(cls, of: Gradients, parts: Parts) -> _Sides:
-        weights = [*of.scaled.values()]
-        *sums, squares = parts.blocks_of([*(one.values for one in weights), of.scaled["all"].squares])
-        weighed = dict(zip(of.scaled, map(parts.weighed, weights, sums), strict=True))
-        return cls(of, weighed, parts.ask_size(weighed["all"], squares))
+        weighed, squares = parts.weighed(*of.scaled.values(), squares_of=of.scaled["all"])
+        sums = dict(zip(of.scaled, weighed, strict=True))
+        return cls(of, sums, parts.effective_sizes(sums["all"], squares))
 
 
 class Headlines:
     """The headlines of recipes, one after the other, over the same parts."""
 
     def __init__(self, parts: Parts) -> None:
-        """Start without a recipe."""
-        self._added: list[Headline] = []
-        self._entries: list[list[Figures]] = []
+        """Take the parts."""
         self._parts = parts
         self._base: _Sides | None = None  # of the latest recipe: the next one mostly has the same
 
-    def add(self, rows: RecipeRows) -> None:
-        """Add a recipe, which must have been replayed; its figures are those of its report over each part."""
-        parts, sides = self._parts, gradients(rows)
-        if sides is None:
-            asked: tuple[Asked, ...] = (parts.ask_size(parts.weighed(weights_of(rows))),)
-        else:
-            if self._base is None or self._base.of is not sides[1]:
-                self._base = _Sides.over(sides[1], parts)
-            asked = _asked(_Sides.over(sides[0], parts), self._base, parts)
-        kept = parts.sum(rows.kept > 0)
-        self._added.append(Headline(rows.recipe.spec, asked, parts.sum(rows.kept), kept, parts.sizes))
+    def of(self, rows: RecipeRows) -> list[Figures]:
+        """Return one entry per part of a recipe that was replayed: the figures of its report over the part.
 
-    def bound(self) -> None:
-        """Give the recipes that were added since the last time their intervals; others may be added meanwhile."""
-        new = self._added[len(self._entries) :]
-        bounded = iter(self._parts.bounded([one for headline in new for one in headline.asked]))
-        self._entries += [headline.entries([next(bounded) for _ in headline.asked]) for headline in new]
+        Effective batch size, gradient left, kept and share of masked rollouts; they wait for their intervals.
+        """
+        rollouts, tokens, kept = (
+            counts.tolist()
+            for counts in (self._parts.sizes, self._parts.sum(rows.kept), self._parts.sum(rows.kept > 0))
+        )
+        sides = gradients(rows)
+        own = self._weights(rows, rollouts) if sides is None else self._gradient(*sides)
+        return [
+            {
+                "spec": rows.recipe.spec,
+                **figures,
+                "kept": {"tokens": of_tokens, "rollouts": of_kept},
+                "masked": {"rollout_fraction": share(of_all - of_kept, of_all)},
+            }
+            for figures, of_tokens, of_kept, of_all in zip(own, tokens, kept, rollouts, strict=True)
+        ]
 
-    def entries(self) -> list[list[Figures]]:
-        """Return one entry per part of each recipe that was added."""
-        self.bound()
-        return self._entries
+    def _gradient(self, kept: Gradients, base: Gradients) -> list[Figures]:
+        if self._base is None or self._base.of is not base:
+            self._base = _Sides.over(base, self._parts)
+        after, before = _Sides.over(kept, self._parts), self._base
+        left = [self._parts.log_ratios(after.sums[name], before.sums[name], why) for name, why in EMPTY.items()]
+        return [
+            _entry(size, "gradient", whole, dict(zip(EMPTY, of_part, strict=True)))
+            for size, whole, *of_part in zip(after.sizes, before.sizes, *left, strict=True)
+        ]
+
+    def _weights(self, rows: RecipeRows, rollouts: list[int]) -> list[Figures]:
+        (weights,), squares = self._parts.weighed(weights_of(rows), squares_of=weights_of(rows))
+        sizes, nothing = self._parts.effective_sizes(weights, squares), Figure.absent(NO_ADVANTAGE)
+        return [
+            _entry(size, "weights", Figure(float(of_part)), dict.fromkeys(EMPTY, nothing))
+            for size, of_part in zip(sizes, rollouts, strict=True)
+        ]
 
 
-def _asked(kept: _Sides, base: _Sides, parts: Parts) -> tuple[Asked, ...]:
-    left = parts.ask_log_ratios(*((kept.sums[name], base.sums[name], why) for name, why in EMPTY.items()))
-    return (kept.size, base.size, *left)
-
-
-def _gradient(figures: Sequence[Figure]) -> Figures:
-    size, base, *left = figures
-    return {
-        "effective_batch_size": {**size.to_dict(), "basis": "gradient", "base": base},
-        "gradient_left": dict(zip(EMPTY, left, strict=True)),
-    }
-
-
-def _weights(size: Figure, rollouts: int) -> Figures:
-    return {
-        "effective_batch_size": {**size.to_dict(), "basis": "weights", "base": Figure(float(rollouts))},
-        "gradient_left": dict.fromkeys(EMPTY, Figure.absent(NO_ADVANTAGE)),
-    }
+def _entry(size: Figure, basis: str, base: Figure, left: Mapping[str, Node]) -> Figures:
+    return {"effective_batch_size": {"value": size, "basis": basis, "base": base}, "gradient_left": {**left}}

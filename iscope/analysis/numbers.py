@@ -56,17 +56,7 @@ class Scaled:
     """
 
     logs: Array
-    _sums: list[tuple[object, Array]] = field(default_factory=list, repr=False, compare=False)
-    _over: list[tuple[float, Array]] = field(default_factory=list, repr=False, compare=False)
     _squares: list[Array] = field(default_factory=list, repr=False, compare=False)
-
-    def sums(self, of: object) -> Array | None:
-        """Return the sums of the values that were kept for this very object, what they are summed over."""
-        return next((sums for one, sums in self._sums if one is of), None)
-
-    def keep(self, of: object, sums: Array) -> None:
-        """Keep the sums of the values over something, and no others."""
-        self._sums[:] = [(of, sums)]
 
     @cached_property
     def top(self) -> float:
@@ -77,15 +67,6 @@ class Scaled:
     def values(self) -> Array:
         """The weights [N] over the largest."""
         return exp_of(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
-
-    def over(self, top: float) -> Array:
-        """The weights [N] over exp(top), which is at least the largest; of few, those over the latest are at hand."""
-        if top == self.top:
-            return self.values
-        held = [weights for one, weights in self._over if one == top]
-        weights = held[0] if held else exp_of(self.logs - top)
-        self._over[:] = [(top, weights)] if weights.size <= _FEW else []
-        return weights
 
     @property
     def squares(self) -> Array:

@@ -6,15 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from iscope.analysis.intervals import Clusters
-from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, Statistic, intervals
+from iscope.analysis.intervals import Clusters, pending
+from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS
 from iscope.analysis.intervals.clusters import block_sums
-from iscope.analysis.intervals.figures import kish, quotient, with_ends
+from iscope.analysis.intervals.figures import kish, kish_share, quotient
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, from_log, share
 from iscope.model import Figure
 
@@ -26,32 +27,34 @@ _SHORT = 2**15 - 1
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A figure of each of K parts, to be bounded together with others.
+class PartSums:
+    """Sums of a column [N] over the blocks of clusters of each part.
 
     Attributes:
-        found: the figure of each part.
-        statistic: the figure as a function of sums over its part.
-        sums: float64, what these are sums of, over the blocks of each part, see ``Parts.blocks``.
+        blocks: float64, the sums, part by part.
+        of: those of each part [K].
     """
 
-    found: Sequence[Figure]
-    statistic: Statistic
-    sums: tuple[Array, ...]
+    blocks: Array
+    of: list[Array]
+
+    def __neg__(self) -> PartSums:
+        """Return the sums of what is minus the column."""
+        return PartSums(-self.blocks, [-sums for sums in self.of])
 
 
 @dataclass(frozen=True)
-class Weighed:
+class PartWeights:
     """A column of weights [N].
 
     Attributes:
         weights: the weights.
-        sums: their sums over the blocks of each part, over the largest weight.
+        sums: their sums, over the largest weight.
         logs: float64 [K], the log of the sum of each part.
     """
 
     weights: Scaled
-    sums: Array
+    sums: PartSums
     logs: Array
 
 
@@ -72,7 +75,7 @@ class _Blocks:
 
 @dataclass(frozen=True)
 class Parts:
-    """K parts of N rows; every method returns one number per part, [K].
+    """K parts of N rows; methods return one number or figure per part, [K]; figures wait for their intervals.
 
     Attributes:
         values: the value of each part, in rising order, None last.
@@ -124,85 +127,54 @@ class Parts:
         squares = self.sum(weights**2)
         return self.sum(weights) ** 2 / np.where(squares == 0, 1.0, squares)
 
-    def ratio(self, part: Array, whole: Array, why: str = NO_TOKENS) -> list[Figure]:
-        """Sum of a column [N] over the sum of another."""
-        return self.bounded([self.ask_ratio(self.blocks(part), self.blocks(whole), why)])[0]
+    def ratios(self, part: PartSums, whole: PartSums, why: str = NO_TOKENS) -> list[Figure]:
+        """Sum of a column over the sum of another."""
+        sums = zip(self.total(part).tolist(), self.total(whole).tolist(), strict=True)
+        found = [share(above, below, why) for above, below in sums]
+        return list(map(pending, found, repeat(quotient), zip(part.of, whole.of, strict=True)))
 
-    def ask_ratio(self, part: Array, whole: Array, why: str = NO_TOKENS) -> Asked:
-        """The same of columns given by their sums over blocks."""
-        sums = zip(self.of_blocks(part).tolist(), self.of_blocks(whole).tolist(), strict=True)
-        return Asked([share(above, below, why) for above, below in sums], quotient, (part, whole))
-
-    def ask_log_ratios(self, *asked: tuple[Weighed, Weighed, str]) -> list[Asked]:
+    def log_ratios(self, part: PartWeights, whole: PartWeights, why: str) -> list[Figure]:
         """The same of columns of weights; absent where there is no whole, and why."""
-        tops = [max(part.weights.top, whole.weights.top) for part, whole, _ in asked]
-        places = [(of, top) for (part, whole, _), top in zip(asked, tops, strict=True) for of in (part, whole)]
-        summed = iter(self.blocks_of([of.weights.over(top) for of, top in places if top != of.weights.top]))
-        sums = [of.sums if top == of.weights.top else next(summed) for of, top in places]
-        return [
-            Asked(self._log_shares(part, whole, why), quotient, (sums[2 * place], sums[2 * place + 1]))
-            for place, (part, whole, why) in enumerate(asked)
-        ]
-
-    def _log_shares(self, part: Weighed, whole: Weighed, why: str) -> list[Figure]:
-        absent = Figure.absent(why)
+        absent, shift = Figure.absent(why), part.weights.top - whole.weights.top
         logs = zip(part.logs.tolist(), whole.logs.tolist(), strict=True)
-        return [absent if below == -math.inf else from_log(above - below) for above, below in logs]
+        found = [absent if below == -math.inf else from_log(above - below) for above, below in logs]
+        sums = zip(part.sums.of, whole.sums.of, strict=True)
+        return list(map(pending, found, repeat(quotient), sums, repeat(shift)))
 
-    def ask_size(self, of: Weighed, squares: Array | None = None) -> Asked:
-        """(sum w)^2 / sum w^2, Kish's effective sample size of weights; 0 where all are 0.
-
-        Args:
-            of: the weights.
-            squares: sums of their squares over the blocks, where these were made before.
-        """
-        squares = self.blocks(of.weights.squares) if squares is None else squares
-        below = self.of_blocks(squares)
+    def effective_sizes(self, of: PartWeights, squares: PartSums) -> list[Figure]:
+        """(sum w)^2 / sum w^2, Kish's effective sample size of weights, given with their squares; 0 where all are 0."""
+        below = self.total(squares)
         if (below < _SMALLEST_SUM).any():
             sizes = self.effective_size(of.weights.logs)
         else:
-            sizes = self.of_blocks(of.sums) ** 2 / below
-        return Asked([Figure(size) for size in sizes.tolist()], kish, (of.sums, squares))
+            sizes = self.total(of.sums) ** 2 / below
+        found = [Figure(size) for size in sizes.tolist()]
+        return list(map(pending, found, repeat(kish), zip(of.sums.of, squares.of, strict=True)))
 
-    def weighed(self, weights: Scaled, sums: Array | None = None) -> Weighed:
-        """Weights [N] with their sums over the blocks, which may have been made before."""
-        sums = self.blocks(weights.values) if sums is None else sums
-        return Weighed(weights, sums, self._log_sums(weights, sums))
+    def size_shares(self, weight: PartSums, square: PartSums, count: PartSums) -> list[Figure]:
+        """The effective sample size of weights over their number, from sums of w, w^2 and 1."""
+        whole, squares = self.total(weight), self.total(square)
+        sizes = np.divide(whole, squares, out=np.zeros_like(whole), where=squares > 0) * whole
+        found = map(share, sizes.tolist(), self.total(count).tolist())
+        return list(map(pending, found, repeat(kish_share), zip(weight.of, square.of, count.of, strict=True)))
 
-    def blocks(self, values: Array) -> Array:
-        """Sums of values [N] over the blocks of clusters of each part, float64, part by part."""
-        return self.blocks_of([values])[0]
+    def weighed(self, *weights: Scaled, squares_of: Scaled) -> tuple[list[PartWeights], PartSums]:
+        """Columns of weights with their sums, and the sums of the squares of one of them."""
+        *sums, squares = self.sums_of([*(one.values for one in weights), squares_of.squares])
+        return list(map(PartWeights, weights, sums, map(self._log_sums, weights, sums))), squares
 
-    def blocks_of(self, columns: Sequence[Array]) -> list[Array]:
-        """The same of several columns, which takes less than one after the other."""
-        return block_sums(self._blocks.of, int(self._blocks.counts.sum()), columns)
+    def sums_of(self, columns: Sequence[Array]) -> list[PartSums]:
+        """Sum columns [N] up over the blocks of each part; together, which takes less than one after the other."""
+        starts = self._blocks.starts[1:]
+        found = block_sums(self._blocks.of, int(self._blocks.counts.sum()), columns)
+        return [PartSums(blocks, np.split(blocks, starts) if len(self.order) else []) for blocks in found]
 
-    def of_blocks(self, sums: Array) -> Array:
-        """Sum over each part, given sums over its blocks."""
-        return np.asarray(np.add.reduceat(sums, self._blocks.starts)) if sums.size else sums
+    def total(self, sums: PartSums) -> Array:
+        """Sum over each part."""
+        return np.asarray(np.add.reduceat(sums.blocks, self._blocks.starts)) if sums.blocks.size else sums.blocks
 
-    def bounded(self, asked: Sequence[Asked]) -> list[list[Figure]]:
-        """Return the figures of each part with their intervals over its clusters, where they have one.
-
-        All are resampled together, which is quicker by far than one after the other.
-        """
-        found = [list(one.found) for one in asked]
-        for statistic in dict.fromkeys(one.statistic for one in asked):
-            places = [place for place, one in enumerate(asked) if one.statistic is statistic]
-            for count in np.unique(self._blocks.counts).tolist():
-                parts = np.flatnonzero(self._blocks.counts == count)
-                of_parts = self._blocks.starts[parts, None] + np.arange(count)
-                sums = np.stack(  # part by part: figures of one part are over the same sums
-                    [np.stack([column[of_parts] for column in asked[place].sums]) for place in places], axis=2
-                )
-                ends = iter(intervals(sums.reshape(len(sums), -1, count), statistic))
-                for part in parts.tolist():
-                    for place in places:
-                        found[place][part] = with_ends(found[place][part], next(ends))
-        return found
-
-    def _log_sums(self, weights: Scaled, of_blocks: Array) -> Array:
-        sums = self.of_blocks(of_blocks)
+    def _log_sums(self, weights: Scaled, of: PartSums) -> Array:
+        sums = self.total(of)
         if (sums < _SMALLEST_SUM).any():
             return self.log_sum_exp(weights.logs)
         return np.asarray(np.log(sums) + weights.top)

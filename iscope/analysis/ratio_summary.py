@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iscope.analysis.intervals import Asked, Clusters, answered, ask_fraction, ask_ratio, size
+from iscope.analysis.intervals import Clusters, fraction, ratio, size
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log, read_only, share
 from iscope.analysis.order_statistics import at_ranks, rank_of
 from iscope.ledger import histogram
@@ -126,15 +126,12 @@ def token_summary(
     }
 
 
-def _mean_and_outside(moments: Moments, outside: Array | None) -> list[Figure]:
+def _mean_and_outside(moments: Moments, outside: Array | None) -> tuple[Figure, Figure]:
     clusters, count = moments.clusters, moments.count
     counted = [] if outside is None else [outside]
     clusters.sums_of([count, moments.weight, moments.weight_sq, *counted])  # in one pass; then they are at hand
-    return answered(
-        ask_ratio(clusters, moments.weight, count),
-        *(ask_fraction(clusters, column, count) for column in counted),
-        *([] if counted else [Asked(Figure.absent(_UNCOUNTED))]),
-    )
+    beyond = Figure.absent(_UNCOUNTED) if outside is None else fraction(clusters, outside, count)
+    return ratio(clusters, moments.weight, count), beyond
 
 
 def _histogram_quantile(counts: Counts | None, at: float, lowest: float, highest: float, shift: float) -> Figure:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import polars as pl
 
@@ -17,6 +17,7 @@ from iscope.analysis.findings import find
 from iscope.analysis.findings.evidence import Evidence
 from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.frameworks import framework_metrics
+from iscope.analysis.intervals import Closing, closed
 from iscope.analysis.levels import Levels
 from iscope.analysis.looked import Looked
 from iscope.analysis.onset import onset
@@ -34,6 +35,9 @@ from iscope.recipes.model import BoundRecipe
 from iscope.replay.usable import KINDS
 
 T = TypeVar("T")
+
+# Recipes whose intervals are found at once: figures of one base share their sums.
+_TOGETHER = 4
 
 
 def build_report(
@@ -76,23 +80,30 @@ def build_report(
         looking = meanwhile.make(
             partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in cuts), when_due=True
         )
-        comparing = meanwhile.make(lambda: mismatch_figures(rows))
+        comparing = meanwhile.make(lambda: closed(mismatch_figures(rows)))
         measuring = meanwhile.make(
             lambda: {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
         )
-        figures: dict[int, Figures] = {}
-        for recipe in able:
-            figures[recipe.index] = _figures(recipe, cuts.values())
-            if len(figures) == len(able) // 2:  # the pool has nothing else to do by then
-                meanwhile.make(partial(_bound, cuts.values()))
-        breaking_down = meanwhile.make(lambda: {key: cut.figures() for key, cut in cuts.items()})
+        breaking_down = meanwhile.make(lambda: closed({key: cut.figures() for key, cut in cuts.items()}))
+        closing = []
+        for first in range(0, len(able), _TOGETHER):
+            some = Closing([_changed(recipe, cuts) for recipe in able[first : first + _TOGETHER]])
+            closing.append((some, meanwhile.make(some.find)))
         metrics, mismatch, looked = measuring(), comparing(), looking()
+        changed = []
+        for some, finding in closing:
+            finding()
+            changed += some.tree()
+        figures = {recipe.index: one["figures"] for recipe, one in zip(able, changed, strict=True)}
         recipes = [_recipe(one, figures.get(one.index), metrics.get(one.index)) for one in replayed]
         tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
         findings = find(Evidence(rows, looked.tokens, coverage, mismatch, able, tried, supplied, levels), looked.probed)
         spread = distributions(rows, looked.positions, [recipe.recipe for recipe in able])
         furthest = worst(rows, Tokens.of(ledger.furthest), looked.furthest, looked.tokens.size)
-        breakdowns = breaking_down()
+        breakdowns = {
+            key: _with_recipes(cuts[key], rows_of_key, [one["by"][key] for one in changed])
+            for key, rows_of_key in breaking_down().items()
+        }
     parts = {
         "onset": onset(rows, looked.gaps, cuts.get("step"), breakdowns.get("step", ()), recipes),
         "distributions": spread,
@@ -119,30 +130,38 @@ class _Meanwhile:
         self._pool = pool if ledger.rows.in_memory else None
 
     def make(self, what: Callable[[], T], *, when_due: bool = False) -> Callable[[], T]:
-        """Begin to make something; what is returned waits for it.
+        """Begin to make something; what is returned waits for it, or makes it where its turn has not come.
 
         Args:
             what: what makes it.
             when_due: in turn, make it when it is asked for, not now.
         """
         if self._pool is not None:
-            return self._pool.submit(what).result
+            begun = self._pool.submit(what)
+            return lambda: what() if begun.cancel() else begun.result()
         if when_due:
             return what
         made = what()
         return lambda: made
 
 
-def _figures(replayed: RecipeRows, cuts: Iterable[Breakdown]) -> Figures:
-    figures = recipe_figures(replayed)
-    for cut in cuts:
-        cut.add(replayed)  # at once, as long as the recipe's gradients are at hand
-    return figures
+class _Changed(TypedDict):
+    """What a recipe did to all rollouts, and to those of each value of each key."""
+
+    figures: Figures
+    by: dict[str, list[Figures]]
 
 
-def _bound(cuts: Iterable[Breakdown]) -> None:
-    for cut in cuts:
-        cut.bound()
+def _changed(recipe: RecipeRows, cuts: Mapping[str, Breakdown]) -> _Changed:
+    """Find out one after the other, as long as the recipe's gradients are at hand; intervals are to come."""
+    return _Changed(figures=recipe_figures(recipe), by={key: cut.of_recipe(recipe) for key, cut in cuts.items()})
+
+
+def _with_recipes(cut: Breakdown, rows: list[Figures], recipes: Sequence[list[Figures]]) -> list[Figures]:
+    """The rows of a breakdown with what each recipe did to their rollouts; recipes have no part in tokens by q."""
+    if cut.parts is None:
+        return rows
+    return [{**row, "recipes": [*entries]} for row, *entries in zip(rows, *recipes, strict=True)]
 
 
 def _recipe(rows: RecipeRows, figures: Figures | None, framework: Figures | None) -> RecipeReport:

@@ -6,7 +6,7 @@ import numpy as np
 
 from iscope.analysis.figures.tail import sequence_tail
 from iscope.analysis.figures.variance_ratio import variance_ratio
-from iscope.analysis.intervals import ratio
+from iscope.analysis.intervals import closed, ratio
 from iscope.analysis.numbers import NO_TOKENS, Scaled
 from iscope.analysis.rows import Rows
 from iscope.model import Figure
@@ -32,7 +32,7 @@ def off_policy_reward(rows: Rows) -> Figure:
     why = _untold(rows, weights)
     if why is not None:
         return Figure.absent(f"withheld: {why}")
-    return ratio(rows.clusters, weights.values * np.where(known, reward, 0.0), weights.values)
+    return closed(ratio(rows.clusters, weights.values * np.where(known, reward, 0.0), weights.values))
 
 
 def _untold(rows: Rows, weights: Scaled) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from iscope.analysis.breakdown import lag_key
 from iscope.analysis.figures.lag import ON_POLICY, why_no_lag
+from iscope.analysis.intervals import closed
 from iscope.analysis.parts import Parts
 from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures, Node
@@ -26,7 +27,8 @@ def staleness(rows: Rows, by_lag: Sequence[Figures]) -> list[Node]:
         return []
     parts = Parts.of(lag_key(rows), rows.cluster_codes)
     split = all(rows.resolve(pair) is pair for pair in _PARTS.values())
-    columns = {name: parts.ratio(rows.pair("k3_sum", pair), rows.n) for name, pair in _PARTS.items()}
+    tokens, *sums = parts.sums_of([rows.n, *(rows.pair("k3_sum", pair) for pair in _PARTS.values())])
+    columns = {name: closed(parts.ratios(k3, tokens)) for name, k3 in zip(_PARTS, sums, strict=True)}
     found: list[Node] = []
     for place, row in enumerate(by_lag):
         own: Figures = {name: values[place] for name, values in columns.items()} if split else _unsplit(row)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from iscope.analysis.intervals import answered, ask_fraction
+from iscope.analysis.intervals import fraction
 from iscope.analysis.numbers import NO_TOKENS, Array, read_only, share
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figure, Figures, Node
@@ -46,7 +46,7 @@ def _fractions(rows: RecipeRows) -> list[Figure]:
     """Shares of masked and of modified tokens, which have intervals that cover (``intervals.LISTED``)."""
     clusters, n, columns = rows.rows.clusters, rows.rows.n, (rows.masked, rows.modified)
     clusters.sums_of([n, *columns])  # in one pass; then they are at hand
-    return answered(*(ask_fraction(clusters, column, n) for column in columns))
+    return [fraction(clusters, column, n) for column in columns]
 
 
 def _counts(rows: RecipeRows, counts: Array, of_tokens: Figure, signs: _Signs) -> dict[str, Node]:

@@ -16,17 +16,10 @@ import numpy as np
 
 from iscope.analysis.denominators import denominators
 from iscope.analysis.figures.weights import weights_of
-from iscope.analysis.intervals import (
-    Asked,
-    answered,
-    ask_log_ratios,
-    ask_log_size,
-    ask_part,
-    log_size,
-    sums_over,
-)
+from iscope.analysis.intervals import Clusters, Weighed, log_ratio, log_size, part_of, pending, quotients
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, read_only
+from iscope.analysis.order_statistics import largest
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation
@@ -48,20 +41,13 @@ def figures(rows: RecipeRows) -> Figures:
     sides = gradients(rows)
     if sides is None:
         return _without_advantages(rows)
-    kept, base = sides
-    clusters, whole = rows.rows.clusters, base.scaled["all"]
-    size, product, *left = answered(
-        ask_log_size(clusters, kept.scaled["all"]), _product_left(rows, kept), *_gradient_left(rows, kept, base)
-    )
+    kept = _Summed.over(rows.rows.clusters, sides[0])
+    base = latest(rows.rows, "summed base", _base_name(rows), lambda: _Summed.over(rows.rows.clusters, sides[1]))
     return {
-        "effective_batch_size": {
-            **size.to_dict(),
-            "basis": "gradient",
-            "base": latest(rows.rows, "size of base", _base_name(rows), lambda: log_size(clusters, whole)),
-        },
-        "gradient_left": {**dict(zip((*EMPTY, "survivors"), left, strict=True)), **_heaviest(kept)},
-        "groups_with_both_signs": _groups(rows, kept, base),
-        "product_left": product,
+        "effective_batch_size": {"value": kept.size, "basis": "gradient", "base": base.size},
+        "gradient_left": _gradient_left(rows, kept, base) | _heaviest(kept.of),
+        "groups_with_both_signs": _groups(rows, *sides),
+        "product_left": _product_left(rows, kept),
     }
 
 
@@ -139,52 +125,63 @@ def _base(rows: RecipeRows) -> Gradients | None:
     return Gradients(base[0], base[1]).shifted(-denominators(rows).base)
 
 
-def _gradient_left(rows: RecipeRows, kept: Gradients, base: Gradients) -> list[Asked]:
+@dataclass(frozen=True)
+class _Summed:
+    """Gradients with their sums over blocks, by sign, and their effective batch size."""
+
+    of: Gradients
+    sums: dict[str, Weighed]
+    size: Figure
+
+    @classmethod
+    def over(cls, clusters: Clusters, of: Gradients) -> _Summed:
+        columns = [one.values for one in of.scaled.values()]
+        *sums, squares = clusters.sums_of([*columns, of.scaled["all"].squares])
+        weighed = dict(zip(of.scaled, map(Weighed, of.scaled.values(), sums), strict=True))
+        return cls(of, weighed, log_size(weighed["all"], squares))
+
+
+def _gradient_left(rows: RecipeRows, kept: _Summed, base: _Summed) -> Figures:
     """What is left of all, by sign, and among survivors."""
     empty = EMPTY | ({} if rows.rows.rollouts else {"all": NO_TOKENS})
-    clusters = rows.rows.clusters
-    left = ask_log_ratios(clusters, *((kept.scaled[name], base.scaled[name], why) for name, why in empty.items()))
-    return [*left, _survivors(rows, kept, base, empty["all"])]
+    left = {name: log_ratio(kept.sums[name], base.sums[name], why) for name, why in empty.items()}
+    return {**left, "survivors": _survivors(rows, kept, base, empty["all"])}
 
 
 def _heaviest(kept: Gradients) -> Figures:
     whole = kept.scaled["all"]
-    percent = max(1, math.ceil(whole.logs.size / 100))
-    return {"heaviest_rollout": _share_of(whole, 1), "heaviest_percent": _share_of(whole, percent)}
-
-
-def _share_of(whole: Scaled, count: int) -> Figure:
-    """Share of the heaviest rollouts."""
     if whole.top == -math.inf:
-        return Figure.absent("no gradient is left")
-    heaviest = np.partition(whole.values, -count)[-count:] if count > 1 else whole.values.max()
-    return from_log(whole.top + math.log(float(heaviest.sum())) - whole.log_sum)
+        return dict.fromkeys(("heaviest_rollout", "heaviest_percent"), Figure.absent("no gradient is left"))
+    heaviest = largest(whole.values, math.ceil(whole.logs.size / 100))
+    return {
+        "heaviest_rollout": from_log(whole.top - whole.log_sum),
+        "heaviest_percent": from_log(whole.top + math.log(float(heaviest.sum())) - whole.log_sum),
+    }
 
 
-def _survivors(rows: RecipeRows, kept: Gradients, base: Gradients, empty: str) -> Asked:
+def _survivors(rows: RecipeRows, kept: _Summed, base: _Summed, empty: str) -> Figure:
     """Gradient left if the loss were divided by what is kept instead of by what the framework counts."""
     clusters = rows.rows.clusters
     before, after, some = clusters.sums_of([*_counted(rows), rows.kept])
     if not some.sum():
-        return Asked(Figure.absent("everything was masked"))
+        return Figure.absent("everything was masked")
     over = denominators(rows)
-    left, more = _moved(kept, over.kept - over.survivors)
-    whole, less = _moved(base, over.base - over.full)
-    if whole.log_sum == -math.inf:
-        return Asked(Figure.absent(empty))
+    left, more = _moved(clusters, kept, over.kept - over.survivors)
+    whole, less = _moved(clusters, base, over.base - over.full)
+    if whole.weights.log_sum == -math.inf:
+        return Figure.absent(empty)
     # Of several batches the counts are held; of one they are resampled, but not rollouts that are not in these rows.
-    scale = float(after.sum()) / float(before.sum())
-    top = max(left.top + more, whole.top + less)
-    return Asked(
-        from_log(left.log_sum + more - whole.log_sum - less),
-        lambda part, base, before, after: scale * (part / base) * (before / after),
-        [*sums_over(clusters, [(left, top - more), (whole, top - less)]), before, after],
-    )
+    scale = math.log(float(after.sum()) / float(before.sum()))
+    found = from_log(left.weights.log_sum + more - whole.weights.log_sum - less)
+    shift = scale + left.weights.top + more - whole.weights.top - less
+    return pending(found, quotients, (left.sums, whole.sums, before, after), shift)
 
 
-def _moved(sides: Gradients, by: Array) -> tuple[Scaled, float]:
+def _moved(clusters: Clusters, sides: _Summed, by: Array) -> tuple[Weighed, float]:
     """All of g moved by some logs [N] or [1]: weights, and what is to be added to all their logs alike."""
-    return (sides.scaled["all"], float(by[0])) if by.size == 1 else (sides.shifted(by).scaled["all"], 0.0)
+    if by.size == 1:
+        return sides.sums["all"], float(by[0])
+    return Weighed.over(clusters, Scaled(sides.of.total + by))[0], 0.0
 
 
 def _counted(rows: RecipeRows) -> tuple[Array, Array]:
@@ -207,20 +204,21 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
     return {"kept": kept.groups_with_both(group), "total": total}
 
 
-def _product_left(rows: RecipeRows, kept: Gradients) -> Asked:
+def _product_left(rows: RecipeRows, kept: _Summed) -> Figure:
     """Share of the kept gradient in rollouts weighted otherwise than by exp(S): by over a factor of 2, or in sign."""
     away = np.abs(rows.rows.log_ratio("sequence", rows.recipe.weight.pair) - rows.log_mean_weight)
     alike = (away <= _LOG_TWO) & (rows.recipe.weight.sign > 0)
-    return ask_part(rows.rows.clusters, ~alike, kept.scaled["all"], "no gradient is left")
+    return part_of(rows.rows.clusters, ~alike, kept.sums["all"], "no gradient is left")
 
 
 def _without_advantages(rows: RecipeRows) -> Figures:
     names = ("all", "positive", "negative", "survivors", "heaviest_rollout", "heaviest_percent")
     absent = Figure.absent(NO_ADVANTAGE)
-    clusters, weights = rows.rows.clusters, weights_of(rows)
+    weights, clusters = weights_of(rows), rows.rows.clusters
+    size = log_size(Weighed.over(clusters, weights)[0], clusters.sums(weights.squares))
     return {
         "effective_batch_size": {
-            **(log_size(clusters, weights) if rows.rows.rollouts else Figure.absent(NO_TOKENS)).to_dict(),
+            "value": size if rows.rows.rollouts else Figure.absent(NO_TOKENS),
             "basis": "weights",
             "base": Figure(rows.rows.rollouts),
         },

@@ -25,6 +25,7 @@ _LONGEST = 2**17
 # Sums grow like noise below this variance ratio; where they do not, nothing is said of lengths that were not observed.
 _LIKE_NOISE = 2.0
 _LARGEST_EXPONENT = 700.0
+_BETWEEN = 62  # lengths that are looked at together: one after the other takes longer
 
 
 def figures(rows: RecipeRows) -> Figures:
@@ -54,14 +55,18 @@ def _entry(rows: RecipeRows, band: Band) -> Figures:
         ends: Figures = {"low": nothing, "high": nothing, "basis": "observed"}
         return head | {"drift": nothing, "noise": nothing, "lengths": [], "keep_90": ends}
     buckets = rows.rows.once("lengths", lambda: Lengths.among(rows.rows.n))
-    name = "growth", rows.rows.resolve(band.pair)
-    growth = rows.rows.once(name, lambda: Growth.of(rows.rows, band.pair, buckets))
-    lengths = _lengths(rows, band, growth, buckets)
+    name = (rows.rows.resolve(band.pair),)
+    growth = rows.rows.once(("growth", *name), lambda: Growth.of(rows.rows, band.pair, buckets))
+    grid = _grid()
+    grown = rows.rows.once(("grown", *name), lambda: growth.at(np.concatenate([grid, *buckets.some])))
+    of_grid, of_some = np.split(grown.chance(band), [grid.size])
+    lengths = _lengths(rows, band, of_some, buckets)
+    like_noise = rows.rows.once(("like noise", *name), lambda: _like_noise(rows.rows, band.pair))
     return head | {
         "drift": Figure(growth.drift),
         "noise": Figure(growth.noise),
         "lengths": [*lengths],
-        "keep_90": _by_chance(growth, band) if _like_noise(rows.rows, band.pair) else _by_observation(lengths),
+        "keep_90": _by_chance(growth, band, grid, of_grid) if like_noise else _by_observation(lengths),
     }
 
 
@@ -84,12 +89,13 @@ def _held(rows: RecipeRows, band: Band) -> Array:
     return held
 
 
-def _lengths(rows: RecipeRows, band: Band, growth: Growth, buckets: Lengths) -> list[Figures]:
+def _lengths(rows: RecipeRows, band: Band, chance: Array, buckets: Lengths) -> list[Figures]:
+    """One row per bucket; ``chance`` is that of the lengths that stand for them."""
     force = rows.rows.with_sign(band.signs)
     assert force is not None
     sums = block_sums(buckets.of, buckets.buckets, [force, force & _held(rows, band)])
     count, held = (counts.astype(np.int64).tolist() for counts in sums)
-    chances = np.split(growth.chance(band, np.concatenate(buckets.some)), np.cumsum([*map(len, buckets.some)])[:-1])
+    chances = np.split(chance, np.cumsum([*map(len, buckets.some)])[:-1])
     return [
         {
             "low": low,
@@ -102,9 +108,7 @@ def _lengths(rows: RecipeRows, band: Band, growth: Growth, buckets: Lengths) -> 
     ]
 
 
-def _by_chance(growth: Growth, band: Band) -> Figures:
-    grid = _grid()
-    chance = growth.chance(band, grid)
+def _by_chance(growth: Growth, band: Band, grid: Array, chance: Array) -> Figures:
     if chance.max() < WANTED:
         why = Figure.absent(f"no length up to {_LONGEST:,} tokens keeps {WANTED:.0%} of the rollouts")
         return {"low": why, "high": why, "basis": "chance"}
@@ -127,9 +131,11 @@ def _grid() -> Array:
 def _edge(growth: Growth, band: Band, outside: int, inside: int) -> int:
     """The last length, from one that keeps enough towards one that does not, that still keeps enough."""
     while abs(inside - outside) > 1:
-        middle = (inside + outside) // 2
-        enough = bool(growth.chance(band, np.array([middle]))[0] >= WANTED)
-        inside, outside = (middle, outside) if enough else (inside, middle)
+        between = np.unique(np.linspace(inside, outside, _BETWEEN + 2).astype(np.int64))
+        between = between if inside < outside else between[::-1]
+        enough = np.append(growth.at(between[1:-1]).chance(band) >= WANTED, False)
+        first = int(enough.argmin())
+        inside, outside = int(between[first]), int(between[first + 1])
     return inside
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from iscope.analysis.figures.ratios import raw_ratio
+from iscope.analysis.intervals import closed
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import Scaled, log_of
 from iscope.analysis.ratio_summary import QUANTILES, Moments, rollout_summary, token_summary
@@ -41,7 +42,7 @@ def _raw_rollout_size(rows: Rows, level: Level, pair: Pair) -> Figure:
 
 def _applied(rows: RecipeRows) -> Figures:
     sizes = _of_tokens(rows) if rows.per_token else rollout_summary(weights_of(rows))
-    return _below_zero(sizes) if rows.recipe.weight.sign < 0 and rows.rows.rollouts else sizes
+    return _below_zero(closed(sizes)) if rows.recipe.weight.sign < 0 and rows.rows.rollouts else sizes
 
 
 def weights_of(rows: RecipeRows) -> Scaled:

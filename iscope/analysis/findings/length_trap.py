@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from iscope.analysis.findings.bounds import bounds_of
 from iscope.analysis.findings.kind import Kind
 from iscope.analysis.order_statistics import quantiles
@@ -80,7 +82,7 @@ def _thirds(evidence: Evidence) -> tuple[Array, Array] | None:
 
 def _trap(bound: Bound, thirds: tuple[Array, Array]) -> Trap | None:
     """The shares that a bound hits; None where the longest third is not hit much more, or chance could do it."""
-    short, long = (float(bound.hit[third].mean()) for third in thirds)
+    short, long = (np.count_nonzero(bound.hit & third) / np.count_nonzero(third) for third in thirds)
     error = math.sqrt(sum(s * (1 - s) / int(third.sum()) for s, third in zip((short, long), thirds, strict=True)))
     surely = long - short >= max(_DIFFERENCE, _SURE * error)
     return Trap(bound, short, long) if surely else None

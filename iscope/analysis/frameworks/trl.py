@@ -25,7 +25,7 @@ _PAIR = Pair.TRAINER_INFERENCE
 
 def metrics(rows: RecipeRows) -> Figures:
     """Every metric TRL logs for this correction and loss; without a correction no ratios."""
-    named = {"sampling_logp_difference": _differences(rows.rows)}
+    named = {"sampling_logp_difference": rows.rows.once("trl differences", lambda: _differences(rows.rows))}
     if rows.recipe.weight.level != Level.NONE:
         of_tokens = rows.recipe.weight.level == Level.TOKEN
         ratios = _token_ratios(rows) if of_tokens else _sequence_ratios(rows)
@@ -69,7 +69,8 @@ def _token_ratios(rows: RecipeRows) -> tuple[dict[str, Figure], dict[str, Figure
 
 
 def _sequence_ratios(rows: RecipeRows) -> tuple[dict[str, Figure], dict[str, Figure]]:
-    return _of_logs(_frozen_log_weight(rows)), _of_logs(rows.rows.log_ratio(Level.SEQUENCE, _PAIR))
+    raw = rows.rows.once("trl raw ratios", lambda: _of_logs(rows.rows.log_ratio(Level.SEQUENCE, _PAIR)))
+    return _of_logs(_frozen_log_weight(rows)), raw
 
 
 def _frozen_log_weight(rows: RecipeRows) -> Array:

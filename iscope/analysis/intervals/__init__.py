@@ -26,35 +26,31 @@ at the dump's value in every replicate.
 from __future__ import annotations
 
 from iscope.analysis.intervals.clusters import Clusters
+from iscope.analysis.intervals.deferred import Closing, closed, pending
 from iscope.analysis.intervals.figures import (
-    Asked,
-    answered,
-    ask_fraction,
-    ask_log_ratios,
-    ask_log_size,
-    ask_part,
-    ask_ratio,
+    Weighed,
     fraction,
+    log_ratio,
     log_size,
+    part_of,
+    quotients,
     ratio,
     size,
-    sums_over,
 )
 from iscope.analysis.intervals.listed import LISTED
 
 __all__ = [
     "LISTED",
-    "Asked",
+    "Closing",
     "Clusters",
-    "answered",
-    "ask_fraction",
-    "ask_log_ratios",
-    "ask_log_size",
-    "ask_part",
-    "ask_ratio",
+    "Weighed",
+    "closed",
     "fraction",
+    "log_ratio",
     "log_size",
+    "part_of",
+    "pending",
+    "quotients",
     "ratio",
     "size",
-    "sums_over",
 ]

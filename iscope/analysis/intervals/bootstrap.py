@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from statistics import NormalDist
-from threading import Lock
 
 import numpy as np
 
 from iscope.analysis.intervals.clusters import SEED
-from iscope.analysis.intervals.kernels import moves, sum_draws
+from iscope.analysis.intervals.kernels import count_replicates, moves, read_ends, sum_draws
 from iscope.analysis.numbers import Array
 
 # A function of k arrays of sums of one shape, element by element.
@@ -26,10 +25,43 @@ _MOST_UNDEFINED = 0.05
 _EXACT_BITS = 52
 ROUNDING = 1e-12
 _NORMAL = NormalDist()
-# Figures whose replicates are held at once, 8 kB per sum of each: in a core's cache.
+# Figures whose replicates are made at once, 8 kB of each: in a core's cache.
 _AT_ONCE = 64
-# Columns whose sums over draws are held, 10 kB each.
-_HELD = 128
+
+
+@dataclass(frozen=True)
+class Columns:
+    """J columns, each by its sums over B blocks.
+
+    Attributes:
+        blocks: float64 [J, B], the sums.
+    """
+
+    blocks: Array
+
+    @cached_property
+    def totals(self) -> Array:
+        """Sums over all blocks [J], block after block, whatever columns stand beside."""
+        return np.asarray(np.cumsum(self.blocks, axis=1)[:, -1])
+
+    @cached_property
+    def without(self) -> Array:
+        """Sums over all blocks but each [J, B]."""
+        return np.asarray(self.totals[:, None] - self.blocks)
+
+    @cached_property
+    def resampled(self) -> Array:
+        """Sums over R draws of the blocks with replacement [J, R].
+
+        Values are rounded to multiples of a power of two, 2^-43 of the column's largest or finer, so that every sum is
+        exact: its bits do not depend on the order of it.
+        """
+        blocks = self.blocks.shape[1]
+        _, exponent = np.frexp(np.abs(self.blocks).max(axis=1, keepdims=True))
+        shift = _EXACT_BITS - blocks.bit_length() - exponent
+        found = np.empty((len(self.blocks), REPLICATES))
+        sum_draws(found, np.rint(np.ldexp(self.blocks, shift)), draws(blocks))
+        return np.asarray(np.ldexp(found, -shift, out=found))
 
 
 def interval(table: Array, statistic: Statistic) -> Ends:
@@ -39,92 +71,40 @@ def interval(table: Array, statistic: Statistic) -> Ends:
         table: float64 [B, k], the sums of each block.
         statistic: the figure as a function of k arrays of sums; it may return NaN.
     """
-    return intervals(table.T[:, None], statistic)[0]
+    columns = Columns(np.ascontiguousarray(table.T))
+    low, high = intervals(columns, np.arange(table.shape[1])[:, None], statistic)[0].tolist()
+    return None if math.isnan(low) else (low, high)
 
 
-def intervals(sums: Array, statistic: Statistic) -> list[Ends]:
-    """Return the same of F figures, one statistic of as many blocks each.
+def intervals(columns: Columns, of: Array, statistic: Statistic) -> Array:
+    """Return the same of F figures, low and high end of each [F, 2]; NaN where there is none.
 
     Args:
-        sums: float64 [k, F, B], k sums of each block of each figure.
+        columns: sums over blocks.
+        of: int64 [k, F], the k columns that each figure is of.
         statistic: the figures as a function of k arrays of sums; it may return NaN.
     """
-    if sums.shape[2] < FEWEST_CLUSTERS:
-        return [None] * sums.shape[1]
-    found: list[Ends] = []
-    for first in range(0, sums.shape[1], _AT_ONCE):
-        with np.errstate(all="ignore"):
-            found += _intervals(sums[:, first : first + _AT_ONCE], statistic)
-    return found
+    if columns.blocks.shape[1] < FEWEST_CLUSTERS:
+        return np.full((of.shape[1], 2), np.nan)
+    some = (of[:, first : first + _AT_ONCE] for first in range(0, of.shape[1], _AT_ONCE))
+    with np.errstate(all="ignore"):
+        return np.concatenate([_intervals(columns, one, statistic) for one in some])
 
 
-def _intervals(sums: Array, statistic: Statistic) -> list[Ends]:
-    totals = np.cumsum(sums, axis=2)[:, :, -1]  # block after block, whatever stands beside
-    value, without = statistic(*totals), statistic(*(totals[:, :, None] - sums))
+def _intervals(columns: Columns, of: Array, statistic: Statistic) -> Array:
+    totals = columns.totals[of]
+    value = statistic(*totals)
     most, acceleration, carrying = moved = np.empty((3, value.size))
-    moves(moved, without)
-    known = np.isfinite(sums).all(axis=(0, 2)) & np.isfinite(value) & np.isfinite(most)
+    moves(moved, statistic(*columns.without[of]))
+    known = np.isfinite(totals).all(axis=0) & np.isfinite(value) & np.isfinite(most)
     same = most <= ROUNDING * np.abs(value)
-    found: list[Ends] = [(one, one) if sure else None for one, sure in zip(value.tolist(), known & same, strict=True)]
+    found = np.full((value.size, 2), np.nan)
+    found[known & same] = value[known & same, None]
     rows = np.flatnonzero(known & ~same & (carrying >= _FEWEST_CARRYING))
     if rows.size:
-        columns = sums[:, rows]
-        replicates = statistic(*resampled(columns.reshape(-1, columns.shape[2])).reshape(*columns.shape[:2], -1))
-        ends = _ends(replicates, value[rows], acceleration[rows], sums.shape[2])
-        for row, one in zip(rows.tolist(), ends, strict=True):
-            found[row] = one
+        replicates = statistic(*columns.resampled[of[:, rows]])
+        found[rows] = _ends(replicates, value[rows], acceleration[rows], columns.blocks.shape[1])
     return found
-
-
-def resampled(columns: Array) -> Array:
-    """Sums [J, R] of J columns, float64 [J, B], over R draws of their B blocks with replacement.
-
-    Values are rounded to multiples of a power of two, 2^-43 of the column's largest or finer, so that every sum is
-    exact: its bits do not depend on the order of it.
-    """
-    contents = [column.tobytes() for column in columns]
-    found = _LATEST.of(contents)
-    new = [content for content in dict.fromkeys(contents) if content not in found]
-    if new:
-        made = dict(zip(new, _sums(np.frombuffer(b"".join(new)).reshape(len(new), -1)), strict=True))
-        _LATEST.add(made)
-        found |= made
-    return np.array([found[content] for content in contents])
-
-
-class _Latest:
-    """The sums over draws of the columns that were resampled last: many figures are over the same columns."""
-
-    def __init__(self) -> None:
-        self._sums: OrderedDict[bytes, Array] = OrderedDict()
-        self._lock = Lock()
-
-    def of(self, contents: Iterable[bytes]) -> dict[bytes, Array]:
-        """Return those of columns, given by their bytes, that are at hand."""
-        with self._lock:
-            found = {content: self._sums[content] for content in contents if content in self._sums}
-            for content in found:
-                self._sums.move_to_end(content)
-            return found
-
-    def add(self, made: dict[bytes, Array]) -> None:
-        """Hold sums [R] of columns, up to ``_HELD`` of all."""
-        with self._lock:
-            self._sums |= made
-            while len(self._sums) > _HELD:
-                self._sums.popitem(last=False)
-
-
-_LATEST = _Latest()
-
-
-def _sums(columns: Array) -> Array:
-    blocks = columns.shape[1]
-    _, exponent = np.frexp(np.abs(columns).max(axis=1, keepdims=True))
-    shift = _EXACT_BITS - blocks.bit_length() - exponent
-    found = np.empty((len(columns), REPLICATES))
-    sum_draws(found, np.rint(np.ldexp(columns, shift)), draws(blocks))
-    return np.asarray(np.ldexp(found, -shift))
 
 
 @lru_cache(maxsize=32)  # each step of a breakdown may have a number of its own; 1 MB at most each
@@ -136,30 +116,20 @@ def draws(blocks: int) -> Array:
     return counts.reshape(REPLICATES, blocks).astype(np.float32)
 
 
-def _ends(replicates: Array, value: Array, acceleration: Array, blocks: int) -> list[Ends]:
-    """Read the ends of intervals off replicates [F, R] of figures [F]; None where too few are numbers."""
-    defined = np.isfinite(replicates)
-    whole = bool(defined.all())
-    ordered = np.sort(replicates if whole else np.where(defined, replicates, np.nan), axis=1)
-    sizes = np.full(value.size, REPLICATES) if whole else defined.sum(axis=1)
-    figures, end = zip(ordered, value.tolist(), sizes.tolist(), acceleration.tolist(), strict=True), _widened(blocks)
-    return [
-        _read(row, one, size, bend, end) if size >= (1 - _MOST_UNDEFINED) * REPLICATES else None
-        for row, one, size, bend in figures
-    ]
-
-
-def _read(ordered: Array, value: float, size: int, acceleration: float, end: float) -> tuple[float, float]:
-    """Read the ends off the replicates [R] of a figure, in order, of which the first ``size`` are numbers."""
-    below = int(ordered.searchsorted(value)) + int(ordered.searchsorted(value, "right"))
-    bias = _bias(below, size)
-    low, high = (bias + (bias + at) / (1 - acceleration * (bias + at)) for at in (-end, end))
-    return _quantile(ordered, _NORMAL.cdf(low), size), _quantile(ordered, _NORMAL.cdf(high), size)
+def _ends(replicates: Array, value: Array, acceleration: Array, blocks: int) -> Array:
+    """Read the ends of intervals [F, 2] off replicates [F, R] of figures [F]; NaN where too few are numbers."""
+    counts = np.empty((2, value.size), dtype=np.int64)
+    count_replicates(counts, replicates, value)
+    enough = counts[0] >= (1 - _MOST_UNDEFINED) * REPLICATES
+    bias = np.array([_bias(*count) if some else 0.0 for some, *count in zip(enough, *counts.tolist(), strict=True)])
+    ends = np.empty((value.size, 2))
+    read_ends(ends, replicates, bias, acceleration, _widened(blocks))
+    return np.where((enough & np.isfinite(ends).all(axis=1))[:, None], ends, np.nan)
 
 
 @lru_cache(maxsize=4096)
-def _bias(twice_below: int, size: int) -> float:
-    """Normal quantile of the share of replicates that are below the figure."""
+def _bias(size: int, twice_below: int) -> float:
+    """Normal quantile of the share of so many replicates that are below the figure."""
     return _NORMAL.inv_cdf(min(max(twice_below / (2 * size), 1 / size), 1 - 1 / size))
 
 
@@ -177,11 +147,3 @@ def student(freedom: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
     return z + math.fsum(term / freedom**order for order, term in enumerate(terms, 1))
-
-
-def _quantile(ordered: Array, at: float, size: int) -> float:
-    """Linear between the first ``size`` values, which are in order."""
-    place = at * (size - 1)
-    left = min(int(place), size - 2)
-    low, high = ordered[left : left + 2].tolist()
-    return float(low + (place - left) * (high - low))

@@ -1,4 +1,4 @@
-"""Compiled loops of the bootstrap: sums over blocks and over draws, and how far figures move without a block."""
+"""Compiled loops of the bootstrap: sums over blocks and draws, how far figures move without a block, and ends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from iscope.analysis.order_statistics import put_in_place
 from iscope.replay.compiled import LANES, compiled
 
 
@@ -83,3 +84,58 @@ def moves(found: Any, values: Any) -> None:
         found[0, figure] = most
         found[1, figure] = cubes / (6.0 * squares * math.sqrt(squares))
         found[2, figure] = squares * squares / fourths
+
+
+@compiled()
+def count_replicates(found: Any, replicates: Any, value: Any) -> None:
+    """Count the replicates of each figure that are numbers, and twice those below it; those that equal it count once.
+
+    Args:
+        found: where to write, int64 [2, F].
+        replicates: float64 [F, R].
+        value: the figures, float64 [F].
+    """
+    for figure in range(len(value)):
+        size = below = 0
+        for draw in range(replicates.shape[1]):
+            one = replicates[figure, draw]
+            size += abs(one) < math.inf
+            below += (-math.inf < one < value[figure]) + (-math.inf < one <= value[figure])
+        found[0, figure] = size
+        found[1, figure] = below
+
+
+@compiled()
+def read_ends(found: Any, replicates: Any, bias: Any, acceleration: Any, end: float) -> None:
+    """Read the ends of BCa intervals off those replicates that are numbers; NaN where there are too few of them.
+
+    Args:
+        found: where to write, float64 [F, 2].
+        replicates: float64 [F, R].
+        bias: of each figure, float64 [F].
+        acceleration: of each figure, float64 [F].
+        end: how far out the ends are, in standard deviations.
+    """
+    some = np.empty(replicates.shape[1])
+    for figure in range(len(bias)):
+        size = 0
+        for draw in range(len(some)):
+            some[size] = replicates[figure, draw]
+            size += abs(some[size]) < math.inf
+        for side in range(2):
+            away = bias[figure] + (end if side else -end)
+            at = bias[figure] + away / (1.0 - acceleration[figure] * away)
+            place = 0.5 * (1.0 + math.erf(at / math.sqrt(2.0))) * (size - 1)
+            found[figure, side] = between(some, size, place) if size > 1 and place == place else math.nan
+
+
+@compiled()
+def between(values: Any, size: int, place: float) -> float:
+    """Linear between the first ``size`` values, at least two, as if they were in order; these are reordered."""
+    left = min(int(place), size - 2)
+    put_in_place(values, 0, size, left)
+    low, high = values[left], math.inf
+    for above in range(left + 1, size):
+        high = min(high, values[above])
+    found: float = low + (place - left) * (high - low)
+    return found
