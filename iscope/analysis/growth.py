@@ -69,7 +69,7 @@ class Growth:
         kinds, counts, spans = self.kinds[nearest], self.counts[nearest], lengths.astype(np.float64)[:, None]
         share = kinds / self.variance if self.variance > 0 else np.ones_like(kinds)
         deviation = np.sqrt(np.maximum(kinds * spans, np.finfo(np.float64).tiny))
-        return Grown(spans, self.drift * share * spans, deviation, counts / counts.sum(axis=1, keepdims=True))
+        return Grown(spans, self.drift * share * spans, deviation, counts)
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,19 @@ class Grown:
         spans: the lengths [L, 1], in scored tokens.
         mean: mean of S of each kind [L, K], nats.
         deviation: its standard deviation [L, K].
-        share: share of each kind [L, K].
+        counts: how many rollouts are of each kind [L, K].
     """
 
     spans: Array
     mean: Array
     deviation: Array
-    share: Array
+    counts: Array
 
     def chance(self, band: Band) -> Array:
         """Chance that a band on S or G holds for a rollout of each length [L]."""
         per = self.spans if band.level is Level.GEOMETRIC else 1.0
-        inside = self._below(band.high * per) - self._below(band.low * per)
-        chances: Array = np.maximum(np.einsum("lk,lk->l", inside, self.share), 0.0)
+        inside = np.broadcast_to(self._below(band.high * per) - self._below(band.low * per), self.mean.shape)
+        chances: Array = np.maximum(np.einsum("lk,lk->l", inside, self.counts) / self.counts.sum(axis=1), 0.0)
         return chances
 
     def _below(self, end: Array | float) -> Array | float:

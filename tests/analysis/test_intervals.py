@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import iscope
-from iscope.analysis.intervals import LISTED, Clusters, answered, ask_log_ratios, fraction, log_size, ratio
-from iscope.analysis.intervals.bootstrap import REPLICATES, draws, interval, intervals, resampled, student
+from iscope.analysis import intervals as figures
+from iscope.analysis.intervals import LISTED, Clusters, Weighed, closed
+from iscope.analysis.intervals.bootstrap import REPLICATES, Columns, draws, interval, intervals, student
 from iscope.analysis.intervals.clusters import MOST_BLOCKS, cluster_codes
 from iscope.analysis.intervals.figures import kish, quotient
 from iscope.analysis.numbers import Scaled, first_places
@@ -29,9 +30,28 @@ def skewed(blocks, columns=2):
     return np.random.default_rng(blocks).lognormal(0.0, 0.3, (blocks, columns))
 
 
+def ratio(*arguments):
+    """One figure, its interval found with no others."""
+    return closed(figures.ratio(*arguments))
+
+
+def fraction(*arguments):
+    return closed(figures.fraction(*arguments))
+
+
 def log_ratio(clusters, part, whole, why):
-    """One figure, its interval with no others."""
-    return answered(*ask_log_ratios(clusters, (part, whole, why)))[0]
+    return closed(figures.log_ratio(*Weighed.over(clusters, part, whole), why))
+
+
+def log_size(clusters, weights):
+    return closed(figures.log_size(*Weighed.over(clusters, weights), clusters.sums(weights.squares)))
+
+
+def together(sums, statistic):
+    """Intervals of figures from sums [k, F, B], None where there is none."""
+    of = np.arange(sums.shape[0] * sums.shape[1]).reshape(sums.shape[:2])
+    found = intervals(Columns(sums.reshape(-1, sums.shape[2])), of, statistic)
+    return [None if math.isnan(low) else (low, high) for low, high in found.tolist()]
 
 
 def each(count):
@@ -49,9 +69,9 @@ def test_against_a_plain_bootstrap(blocks, statistic):
     assert [low, high] == pytest.approx(expected, abs=2e-3 * (high - low))
 
 
-def mixed(figures, blocks, columns):
+def mixed(count, blocks, columns):
     """Sums [k, F, B] of ordinary figures, of one without an interval, and of one that never moves."""
-    sums = np.random.default_rng(figures).lognormal(0.0, 0.5, (columns, figures, blocks))
+    sums = np.random.default_rng(count).lognormal(0.0, 0.5, (columns, count, blocks))
     sums[0, 1, 3] = 1e9  # one block decides it
     sums[:, 2] = 1.5
     sums[0, 3, 0] = np.nan
@@ -59,35 +79,35 @@ def mixed(figures, blocks, columns):
     return sums
 
 
-@pytest.mark.parametrize("figures", [5, 40, 300])
+@pytest.mark.parametrize("count", [5, 40, 300])
 @pytest.mark.parametrize("statistic", [quotient, kish], ids=["ratio", "size"])
-def test_figures_together_have_the_intervals_that_each_has_alone(figures, statistic):
-    sums = mixed(figures, 20, 2)
-    together = intervals(sums, statistic)
-    assert together == [interval(sums[:, place].T, statistic) for place in range(figures)]
-    assert together[1] is None
-    assert together[3] is None
-    assert together[2][0] == together[2][1]
+def test_figures_together_have_the_intervals_that_each_has_alone(count, statistic):
+    sums = mixed(count, 20, 2)
+    found = together(sums, statistic)
+    assert found == [interval(sums[:, place].T, statistic) for place in range(count)]
+    assert found[1] is None
+    assert found[3] is None
+    assert found[2][0] == found[2][1]
 
 
 def test_figures_together_against_a_plain_bootstrap():
     sums = np.random.default_rng(3).lognormal(0.0, 0.3, (2, 6, 14))
     times = draws(14).astype(int).tolist()
-    for place, (low, high) in enumerate(intervals(sums, quotient)):
+    for place, (low, high) in enumerate(together(sums, quotient)):
         expected = reference.interval(sums[:, place].T.tolist(), lambda part, whole: part / whole, times)
         assert [low, high] == pytest.approx(expected, abs=2e-3 * (high - low))
 
 
 def test_fewer_than_ten_blocks_have_no_interval():
-    assert intervals(np.ones((2, 3, 9)), quotient) == [None] * 3
+    assert together(np.ones((2, 3, 9)), quotient) == [None] * 3
 
 
 @pytest.mark.parametrize("columns", [3, 40])
 def test_many_columns_are_summed_as_each_is(columns):
     table = np.random.default_rng(columns).lognormal(0.0, 2.0, (columns, 50))
     table[-1] = table[0]
-    each_alone = np.concatenate([resampled(column[None]) for column in table])
-    assert (resampled(table) == each_alone).all()
+    each_alone = np.concatenate([Columns(column[None]).resampled for column in table])
+    assert (Columns(table).resampled == each_alone).all()
 
 
 @pytest.mark.parametrize("freedom", [9, 11, 30, 2047])
@@ -109,7 +129,7 @@ def test_replicates_are_exact_sums_whatever_their_order():
     rounded = np.rint(np.ldexp(table, shifts))
     whole = np.array([[int(x) for x in row] for row in rounded], dtype=object)
     exact = draws(200)[:5].astype(int).astype(object) @ whole
-    found = resampled(table.T).T
+    found = Columns(np.ascontiguousarray(table.T)).resampled.T
     assert (found[:5] == np.ldexp(exact.astype(float), -shifts)).all()
     assert (np.ldexp(draws(200)[:, order] @ rounded[order], -shifts) == found).all()
     assert found == pytest.approx(draws(200) @ table, rel=1e-11)
@@ -198,17 +218,21 @@ def test_an_interval_holds_its_value_or_is_absent(rows):
         assert found.low <= found.value <= found.high
 
 
+def ratios_of_parts(parts, part, whole):
+    return closed(parts.ratios(*parts.sums_of([part, whole])))
+
+
 def test_parts_have_their_own_intervals():
     key = pl.Series(["a"] * 30 + ["b"] * 5 + ["c"] * 40)
     values, ones = np.random.default_rng(1).lognormal(0, 0.4, 75), np.ones(75)
-    first, few, last = Parts.of(key, np.arange(75)).ratio(values, ones)
+    first, few, last = ratios_of_parts(Parts.of(key, np.arange(75)), values, ones)
     for found, rows in ((first, slice(30)), (last, slice(35, 75))):
         alone = ratio(each(values[rows].size), values[rows], ones[rows])
         assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high), rel=1e-12)
     assert few.low is None
     many = np.arange(20 * (MOST_BOUNDED + 1))
     parts = Parts.of(pl.Series(many // 20), many)
-    assert all(found.low is None for found in parts.ratio(many, np.ones_like(many)))
+    assert all(found.low is None for found in ratios_of_parts(parts, many, np.ones_like(many)))
 
 
 def test_parts_bound_figures_of_several_kinds_together():
@@ -217,9 +241,16 @@ def test_parts_bound_figures_of_several_kinds_together():
     group = np.repeat(np.arange(115), 3)
     logs, others = random.normal(0, 0.5, 345), random.normal(-0.2, 0.5, 345)
     parts = Parts.of(key, group)
-    weights, whole = parts.weighed(Scaled(logs)), parts.weighed(Scaled(others))
-    asked = [parts.ask_size(weights), *parts.ask_log_ratios((weights, whole, "")), parts.ask_size(whole)]
-    sizes, left, base = parts.bounded(asked)
+    (weights, whole), squares = parts.weighed(Scaled(logs), Scaled(others), squares_of=(one := Scaled(logs)))
+    _, of_others = parts.weighed(squares_of=Scaled(others))
+    assert one.top == weights.weights.top
+    sizes, left, base = closed(
+        [
+            parts.effective_sizes(weights, squares),
+            parts.log_ratios(weights, whole, ""),
+            parts.effective_sizes(whole, of_others),
+        ]
+    )
     for place, rows in enumerate((slice(5), slice(5, 305), slice(305, 345))):
         clusters = Clusters.of(group[rows] - group[rows][0])
         alone = [
@@ -237,12 +268,12 @@ def test_parts_bound_figures_of_several_kinds_together():
 def test_parts_whose_weights_are_far_below_the_largest():
     logs = np.concatenate([np.linspace(-1, 0, 30), np.linspace(-901, -900, 30), np.full(30, -np.inf)])
     parts = Parts.of(pl.Series(np.repeat([0, 1, 2], 30)), np.arange(90))
-    near, far, none = parts.bounded([parts.ask_size(parts.weighed(Scaled(logs)))])[0]
+    (same,), squares = parts.weighed(Scaled(logs), squares_of=Scaled(logs))
+    near, far, none = closed(parts.effective_sizes(same, squares))
     assert far.value == pytest.approx(near.value, rel=1e-9)
     assert near.low is not None
     assert none == Figure(0.0)
-    same = parts.weighed(Scaled(logs))
-    shares = parts.bounded(parts.ask_log_ratios((same, same, "nothing")))[0]
+    shares = closed(parts.log_ratios(same, same, "nothing"))
     assert [one.value for one in shares[:2]] == pytest.approx([1.0, 1.0])
     assert shares[2] == Figure.absent("nothing")
 

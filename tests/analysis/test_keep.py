@@ -67,7 +67,7 @@ def test_the_chance(drawn, length, geometric):
         band = Band("x", 0, level, Pair.TRAINER_INFERENCE, low, high)
         rows = scored_rows(ledger_of(drawn))
         growth = Growth.of(rows, Pair.TRAINER_INFERENCE, Lengths.among(rows.n))
-        found = growth.chance(band, np.array([length]))
+        found = growth.at(np.array([length])).chance(band)
         expected = reference.chance(d, low, high, length, geometric=geometric)
         assert found[0] == pytest.approx(expected, rel=1e-8, abs=1e-10)
 
@@ -189,7 +189,7 @@ def test_short_rollouts_fail_a_mean_and_long_ones_a_sum():
                 low, high = (math.log(found["bound"][side]) for side in ("low", "high"))
                 band = Band("x", 0, Level(found["level"]), Pair.TRAINER_INFERENCE, low, high)
                 step = -1 if name == "low" else 1
-                inside, outside = growth.chance(band, np.array([end - 4 * step, end + 4 * step]))
+                inside, outside = growth.at(np.array([end - 4 * step, end + 4 * step])).chance(band)
                 assert inside > 0.88
                 assert outside < 0.92
 

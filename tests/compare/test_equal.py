@@ -46,7 +46,9 @@ CASES = {
 @pytest.fixture(autouse=True)
 def _no_intervals(monkeypatch):
     """They and the frameworks' metrics cost more than all else, and settings of a sweep have neither."""
-    monkeypatch.setattr("iscope.analysis.intervals.figures.intervals", lambda sums, _: [None] * sums.shape[1])
+    monkeypatch.setattr(
+        "iscope.analysis.intervals.deferred.intervals", lambda _, of, __: np.full((of.shape[1], 2), np.nan)
+    )
     monkeypatch.setattr("iscope.analysis.report.framework_metrics", lambda *_: {})
 
 

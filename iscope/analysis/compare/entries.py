@@ -9,6 +9,7 @@ from iscope.analysis.compare.tokens import token_totals
 from iscope.analysis.compare.totals import Totals, Whole, setting_figures
 from iscope.analysis.figures import recipe_figures
 from iscope.analysis.figures.gradient import gradients
+from iscope.analysis.intervals import closed
 from iscope.analysis.rows import RecipeRows, Rows, recipe_rows
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.sweep.scheme import Scheme
@@ -33,7 +34,7 @@ def swept_entries(ledger: Ledger, rows: Rows, scheme: Scheme) -> dict[int, Recip
 
 def uncorrected(ledger: Ledger, rows: Rows, scheme: Scheme) -> Figures:
     """The figures of weight 1 with everything kept."""
-    return recipe_figures(recipe_rows(ledger, replace(rows, bounded=False), scheme.uncorrected))
+    return closed(recipe_figures(recipe_rows(ledger, replace(rows, bounded=False), scheme.uncorrected)))
 
 
 def entry_of(recipe: BoundRecipe, unit: str, figures: Figures) -> RecipeReport:
@@ -55,7 +56,7 @@ def entry_of(recipe: BoundRecipe, unit: str, figures: Figures) -> RecipeReport:
 
 
 def _replayed(rows: RecipeRows) -> RecipeReport:
-    return entry_of(rows.recipe, _unit(rows), recipe_figures(rows) if rows.replayed else {})
+    return entry_of(rows.recipe, _unit(rows), closed(recipe_figures(rows)) if rows.replayed else {})
 
 
 def _unit(rows: RecipeRows) -> str:

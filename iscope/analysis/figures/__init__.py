@@ -12,12 +12,12 @@ RECIPE = ("weights", "changes", "weight_ess", "gradient", "split_kl", "keep")
 
 
 def mismatch_figures(rows: Rows) -> Figures:
-    """Every figure of the mismatch itself."""
+    """Every figure of the mismatch itself; they wait for their intervals (``intervals.closed``)."""
     return _collect(MISMATCH, rows)
 
 
 def recipe_figures(rows: RecipeRows) -> Figures:
-    """Every figure of one recipe."""
+    """Every figure of one recipe; they wait for their intervals."""
     return _collect(RECIPE, rows)
 
 

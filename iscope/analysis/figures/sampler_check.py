@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from iscope.analysis.figures.lag import versions_differ
-from iscope.analysis.intervals import Clusters, ratio
+from iscope.analysis.intervals import Clusters, closed, ratio
 from iscope.analysis.numbers import NO_TOKENS
 from iscope.analysis.rows import Rows
 from iscope.ledger import histogram
@@ -38,7 +38,7 @@ def figures(rows: Rows) -> Figures:
         found = Figure.absent(_LAGGING if rows.rollouts else NO_TOKENS)
     else:
         clusters = rows.clusters if fresh.all() else Clusters.of(rows.cluster_codes[fresh])
-        found = ratio(clusters, rows.pair("weight_sum")[fresh], rows.n[fresh])
+        found = closed(ratio(clusters, rows.pair("weight_sum")[fresh], rows.n[fresh]))  # the message asks for it
     message = _message(rows, found, whole=bool(fresh.all()))
     said: Figures = {} if message is None else {"message": message}
     return {"sampler_check": {**found.to_dict(), "rollouts": int(fresh.sum()), **said}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 import numpy as np
@@ -20,7 +20,6 @@ _TOGETHER = 1024
 _LARGEST_EXPONENT = 709.0
 
 
-@dataclass(frozen=True)
 class Pending(Figure):
     """A figure whose interval is still to be found.
 
@@ -31,9 +30,14 @@ class Pending(Figure):
         shift: what is to be added to the log of the statistic for the figure, nats.
     """
 
-    statistic: Statistic = field(default=np.divide, repr=False, compare=False)
-    sums: Sequence[Array] = field(default=(), repr=False, compare=False)
-    shift: float = field(default=0.0, repr=False, compare=False)
+    statistic: Statistic
+    sums: Sequence[Array]
+    shift: float
+
+    def __init__(self, value: float, statistic: Statistic, sums: Sequence[Array], shift: float) -> None:
+        """Take a finite value and what its interval is found with."""
+        # A report has thousands of them: one by one the attributes of a frozen dataclass take several times as long.
+        self.__dict__.update(value=value, statistic=statistic, sums=sums, shift=shift)
 
     def bounded(self, low: float, high: float) -> Figure:
         """Return the figure with its statistic's interval, moved so that it holds the value; NaN is none."""
@@ -52,7 +56,7 @@ def pending(found: Figure, statistic: Statistic, sums: Sequence[Array], shift: f
     """Return a figure that waits for its interval, see ``Pending``; itself where it can have none."""
     if found.value is None or found.log10 is not None or len(sums[0]) < FEWEST_CLUSTERS:
         return found
-    return Pending(found.value, statistic=statistic, sums=sums, shift=shift)
+    return Pending(found.value, statistic, sums, shift)
 
 
 def closed(tree: T) -> T:
