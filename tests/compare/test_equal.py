@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -46,9 +47,8 @@ CASES = {
 @pytest.fixture(autouse=True)
 def _no_intervals(monkeypatch):
     """They and the frameworks' metrics cost more than all else, and settings of a sweep have neither."""
-    monkeypatch.setattr(
-        "iscope.analysis.intervals.deferred.intervals", lambda _, of, __: np.full((of.shape[1], 2), np.nan)
-    )
+    none = "iscope.analysis.intervals.deferred.intervals"
+    monkeypatch.setattr(none, lambda _, of, __: np.full((of.shape[1], 2), np.nan))
     monkeypatch.setattr("iscope.analysis.report.framework_metrics", lambda *_: {})
 
 
