@@ -15,7 +15,7 @@ import polars as pl
 from iscope.analysis.intervals import Clusters, pending
 from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS
 from iscope.analysis.intervals.clusters import block_sums
-from iscope.analysis.intervals.figures import kish, kish_share, quotient
+from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, from_log, share
 from iscope.model import Figure
 
@@ -131,7 +131,7 @@ class Parts:
         """Sum of a column over the sum of another."""
         sums = zip(self.total(part).tolist(), self.total(whole).tolist(), strict=True)
         found = [share(above, below, why) for above, below in sums]
-        return list(map(pending, found, repeat(quotient), zip(part.of, whole.of, strict=True)))
+        return list(map(pending, found, repeat(Statistic.QUOTIENT), zip(part.of, whole.of, strict=True)))
 
     def log_ratios(self, part: PartWeights, whole: PartWeights, why: str) -> list[Figure]:
         """The same of columns of weights; absent where there is no whole, and why."""
@@ -139,7 +139,7 @@ class Parts:
         logs = zip(part.logs.tolist(), whole.logs.tolist(), strict=True)
         found = [absent if below == -math.inf else from_log(above - below) for above, below in logs]
         sums = zip(part.sums.of, whole.sums.of, strict=True)
-        return list(map(pending, found, repeat(quotient), sums, repeat(shift)))
+        return list(map(pending, found, repeat(Statistic.QUOTIENT), sums, repeat(shift)))
 
     def effective_sizes(self, of: PartWeights, squares: PartSums) -> list[Figure]:
         """(sum w)^2 / sum w^2, Kish's effective sample size of weights, given with their squares; 0 where all are 0."""
@@ -149,14 +149,14 @@ class Parts:
         else:
             sizes = self.total(of.sums) ** 2 / below
         found = [Figure(size) for size in sizes.tolist()]
-        return list(map(pending, found, repeat(kish), zip(of.sums.of, squares.of, strict=True)))
+        return list(map(pending, found, repeat(Statistic.SIZE), zip(of.sums.of, squares.of, strict=True)))
 
     def size_shares(self, weight: PartSums, square: PartSums, count: PartSums) -> list[Figure]:
         """The effective sample size of weights over their number, from sums of w, w^2 and 1."""
         whole, squares = self.total(weight), self.total(square)
         sizes = np.divide(whole, squares, out=np.zeros_like(whole), where=squares > 0) * whole
         found = map(share, sizes.tolist(), self.total(count).tolist())
-        return list(map(pending, found, repeat(kish_share), zip(weight.of, square.of, count.of, strict=True)))
+        return list(map(pending, found, repeat(Statistic.SIZE_SHARE), zip(weight.of, square.of, count.of, strict=True)))
 
     def weighed(self, *weights: Scaled, squares_of: Scaled) -> tuple[list[PartWeights], PartSums]:
         """Columns of weights with their sums, and the sums of the squares of one of them."""

@@ -17,13 +17,21 @@ from iscope.analysis import intervals as figures
 from iscope.analysis.intervals import LISTED, Clusters, Weighed, closed
 from iscope.analysis.intervals.bootstrap import REPLICATES, Columns, draws, interval, intervals, student
 from iscope.analysis.intervals.clusters import MOST_BLOCKS, cluster_codes
-from iscope.analysis.intervals.figures import kish, quotient
+from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.numbers import Scaled, first_places
 from iscope.analysis.parts import MOST_BOUNDED, Parts
 from iscope.model import Figure
 from tests.reference import bootstrap as reference
 
 RANDOM = np.random.default_rng(5)
+STATISTICS = {
+    Statistic.QUOTIENT: lambda a, b: a / b,
+    Statistic.QUOTIENTS: lambda a, b, c, d: a / b * c / d,
+    Statistic.DIFFERENCE: lambda a, b, c, d: a / b - c / d,
+    Statistic.SIZE: lambda a, b: a**2 / b,
+    Statistic.SIZE_SHARE: lambda a, b, c: a**2 / b / c,
+}
+SUMS = {statistic: plain.__code__.co_argcount for statistic, plain in STATISTICS.items()}
 
 
 def skewed(blocks, columns=2):
@@ -49,7 +57,7 @@ def log_size(clusters, weights):
 
 def together(sums, statistic):
     """Intervals of figures from sums [k, F, B], None where there is none."""
-    of = np.arange(sums.shape[0] * sums.shape[1]).reshape(sums.shape[:2])
+    of = np.arange(sums.shape[0] * sums.shape[1]).reshape(sums.shape[:2]).T
     found = intervals(Columns(sums.reshape(-1, sums.shape[2])), of, statistic)
     return [None if math.isnan(low) else (low, high) for low, high in found.tolist()]
 
@@ -59,12 +67,12 @@ def each(count):
 
 
 @pytest.mark.parametrize("blocks", [10, 12, 40])
-@pytest.mark.parametrize("statistic", [quotient, kish], ids=["ratio", "size"])
+@pytest.mark.parametrize("statistic", STATISTICS, ids=str)
 def test_against_a_plain_bootstrap(blocks, statistic):
-    table = skewed(blocks)
-    if statistic is kish:
+    table = skewed(blocks, SUMS[statistic])
+    if statistic is Statistic.SIZE:
         table[:, 1] = table[:, 0] ** 2
-    expected = reference.interval(table.tolist(), lambda *x: float(statistic(*x)), draws(blocks).astype(int).tolist())
+    expected = reference.interval(table.tolist(), STATISTICS[statistic], draws(blocks).astype(int).tolist())
     low, high = interval(table, statistic)
     assert [low, high] == pytest.approx(expected, abs=2e-3 * (high - low))
 
@@ -80,9 +88,9 @@ def mixed(count, blocks, columns):
 
 
 @pytest.mark.parametrize("count", [5, 40, 300])
-@pytest.mark.parametrize("statistic", [quotient, kish], ids=["ratio", "size"])
+@pytest.mark.parametrize("statistic", STATISTICS, ids=str)
 def test_figures_together_have_the_intervals_that_each_has_alone(count, statistic):
-    sums = mixed(count, 20, 2)
+    sums = mixed(count, 20, SUMS[statistic])
     found = together(sums, statistic)
     assert found == [interval(sums[:, place].T, statistic) for place in range(count)]
     assert found[1] is None
@@ -93,13 +101,13 @@ def test_figures_together_have_the_intervals_that_each_has_alone(count, statisti
 def test_figures_together_against_a_plain_bootstrap():
     sums = np.random.default_rng(3).lognormal(0.0, 0.3, (2, 6, 14))
     times = draws(14).astype(int).tolist()
-    for place, (low, high) in enumerate(together(sums, quotient)):
+    for place, (low, high) in enumerate(together(sums, Statistic.QUOTIENT)):
         expected = reference.interval(sums[:, place].T.tolist(), lambda part, whole: part / whole, times)
         assert [low, high] == pytest.approx(expected, abs=2e-3 * (high - low))
 
 
 def test_fewer_than_ten_blocks_have_no_interval():
-    assert together(np.ones((2, 3, 9)), quotient) == [None] * 3
+    assert together(np.ones((2, 3, 9)), Statistic.QUOTIENT) == [None] * 3
 
 
 @pytest.mark.parametrize("columns", [3, 40])

@@ -15,6 +15,7 @@ from iscope.analysis.compare.words import changes
 from iscope.analysis.figures.variance_ratio import variance_columns
 from iscope.analysis.intervals.bootstrap import interval
 from iscope.analysis.intervals.clusters import MOST_BLOCKS
+from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures, Report
@@ -142,4 +143,4 @@ def _resampled(here: tuple[Array, Array], there: tuple[Array, Array], paired: Pa
     count = min(paired.blocks, MOST_BLOCKS)
     sides = ((here, paired.here), (there, paired.there))
     columns = [np.bincount(block % count, one, minlength=count) for pair, block in sides for one in pair]
-    return interval(np.stack(columns, axis=1), lambda a, b, c, d: a / b - c / d)
+    return interval(np.stack(columns, axis=1), Statistic.DIFFERENCE)

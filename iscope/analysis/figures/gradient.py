@@ -16,7 +16,8 @@ import numpy as np
 
 from iscope.analysis.denominators import denominators
 from iscope.analysis.figures.weights import weights_of
-from iscope.analysis.intervals import Clusters, Weighed, log_ratio, log_size, part_of, pending, quotients
+from iscope.analysis.intervals import Clusters, Weighed, log_ratio, log_size, part_of, pending
+from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, read_only
 from iscope.analysis.order_statistics import largest
@@ -174,7 +175,7 @@ def _survivors(rows: RecipeRows, kept: _Summed, base: _Summed, empty: str) -> Fi
     scale = math.log(float(after.sum()) / float(before.sum()))
     found = from_log(left.weights.log_sum + more - whole.weights.log_sum - less)
     shift = scale + left.weights.top + more - whole.weights.top - less
-    return pending(found, quotients, (left.sums, whole.sums, before, after), shift)
+    return pending(found, Statistic.QUOTIENTS, (left.sums, whole.sums, before, after), shift)
 
 
 def _moved(clusters: Clusters, sides: _Summed, by: Array) -> tuple[Weighed, float]:

@@ -33,7 +33,6 @@ from iscope.analysis.intervals.figures import (
     log_ratio,
     log_size,
     part_of,
-    quotients,
     ratio,
     size,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "log_size",
     "part_of",
     "pending",
-    "quotients",
     "ratio",
     "size",
 ]

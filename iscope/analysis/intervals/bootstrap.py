@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -11,11 +10,10 @@ from statistics import NormalDist
 import numpy as np
 
 from iscope.analysis.intervals.clusters import SEED
-from iscope.analysis.intervals.kernels import count_replicates, moves, read_ends, sum_draws
+from iscope.analysis.intervals.kernels import look, read_ends, sum_draws
+from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.numbers import Array
 
-# A function of k arrays of sums of one shape, element by element.
-Statistic = Callable[..., Array]
 Ends = tuple[float, float] | None
 
 REPLICATES = 1000
@@ -23,10 +21,9 @@ FEWEST_CLUSTERS = 10
 _FEWEST_CARRYING = 2.0
 _MOST_UNDEFINED = 0.05
 _EXACT_BITS = 52
+_SUMS = 4  # of a statistic, at most
 ROUNDING = 1e-12
 _NORMAL = NormalDist()
-# Figures whose replicates are made at once, 8 kB of each: in a core's cache.
-_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -42,12 +39,7 @@ class Columns:
     @cached_property
     def totals(self) -> Array:
         """Sums over all blocks [J], block after block, whatever columns stand beside."""
-        return np.asarray(np.cumsum(self.blocks, axis=1)[:, -1])
-
-    @cached_property
-    def without(self) -> Array:
-        """Sums over all blocks but each [J, B]."""
-        return np.asarray(self.totals[:, None] - self.blocks)
+        return np.ascontiguousarray(np.cumsum(self.blocks, axis=1)[:, -1])
 
     @cached_property
     def resampled(self) -> Array:
@@ -69,10 +61,10 @@ def interval(table: Array, statistic: Statistic) -> Ends:
 
     Args:
         table: float64 [B, k], the sums of each block.
-        statistic: the figure as a function of k arrays of sums; it may return NaN.
+        statistic: the figure as a function of k sums; it may be NaN.
     """
     columns = Columns(np.ascontiguousarray(table.T))
-    low, high = intervals(columns, np.arange(table.shape[1])[:, None], statistic)[0].tolist()
+    low, high = intervals(columns, np.arange(table.shape[1])[None], statistic)[0].tolist()
     return None if math.isnan(low) else (low, high)
 
 
@@ -81,30 +73,25 @@ def intervals(columns: Columns, of: Array, statistic: Statistic) -> Array:
 
     Args:
         columns: sums over blocks.
-        of: int64 [k, F], the k columns that each figure is of.
-        statistic: the figures as a function of k arrays of sums; it may return NaN.
+        of: int64 [F, k], the k columns that each figure is of.
+        statistic: the figures as a function of k sums; it may be NaN.
     """
-    if columns.blocks.shape[1] < FEWEST_CLUSTERS:
-        return np.full((of.shape[1], 2), np.nan)
-    some = (of[:, first : first + _AT_ONCE] for first in range(0, of.shape[1], _AT_ONCE))
-    with np.errstate(all="ignore"):
-        return np.concatenate([_intervals(columns, one, statistic) for one in some])
-
-
-def _intervals(columns: Columns, of: Array, statistic: Statistic) -> Array:
-    totals = columns.totals[of]
-    value = statistic(*totals)
-    most, acceleration, carrying = moved = np.empty((3, value.size))
-    moves(moved, statistic(*columns.without[of]))
-    known = np.isfinite(totals).all(axis=0) & np.isfinite(value) & np.isfinite(most)
-    same = most <= ROUNDING * np.abs(value)
-    found = np.full((value.size, 2), np.nan)
-    found[known & same] = value[known & same, None]
-    rows = np.flatnonzero(known & ~same & (carrying >= _FEWEST_CARRYING))
-    if rows.size:
-        replicates = statistic(*columns.resampled[of[:, rows]])
-        found[rows] = _ends(replicates, value[rows], acceleration[rows], columns.blocks.shape[1])
-    return found
+    ends, blocks = np.full((len(of), 2), np.nan), columns.blocks.shape[1]
+    if blocks < FEWEST_CLUSTERS:
+        return ends
+    places = np.concatenate([of, np.repeat(of[:, :1], _SUMS - of.shape[1], axis=1)], axis=1)
+    value, most, acceleration, carrying, size, below = looked = np.empty((6, len(of)))
+    look(looked, int(statistic), columns.blocks, columns.totals, columns.resampled, places)
+    known = np.isfinite(columns.totals[of]).all(axis=1) & np.isfinite(value) & np.isfinite(most)
+    same = known & (most <= ROUNDING * np.abs(value))
+    ends[same] = value[same, None]
+    some = known & ~same & (carrying >= _FEWEST_CARRYING) & (size >= (1 - _MOST_UNDEFINED) * REPLICATES)
+    if some.any():
+        bias = np.array(list(map(_bias, size[some].tolist(), below[some].tolist())))
+        found = np.empty((len(bias), 2))
+        read_ends(found, int(statistic), columns.resampled, places[some], bias, acceleration[some], _widened(blocks))
+        ends[some] = found
+    return ends
 
 
 @lru_cache(maxsize=32)  # each step of a breakdown may have a number of its own; 1 MB at most each
@@ -116,19 +103,8 @@ def draws(blocks: int) -> Array:
     return counts.reshape(REPLICATES, blocks).astype(np.float32)
 
 
-def _ends(replicates: Array, value: Array, acceleration: Array, blocks: int) -> Array:
-    """Read the ends of intervals [F, 2] off replicates [F, R] of figures [F]; NaN where too few are numbers."""
-    counts = np.empty((2, value.size), dtype=np.int64)
-    count_replicates(counts, replicates, value)
-    enough = counts[0] >= (1 - _MOST_UNDEFINED) * REPLICATES
-    bias = np.array([_bias(*count) if some else 0.0 for some, *count in zip(enough, *counts.tolist(), strict=True)])
-    ends = np.empty((value.size, 2))
-    read_ends(ends, replicates, bias, acceleration, _widened(blocks))
-    return np.where((enough & np.isfinite(ends).all(axis=1))[:, None], ends, np.nan)
-
-
 @lru_cache(maxsize=4096)
-def _bias(size: int, twice_below: int) -> float:
+def _bias(size: float, twice_below: float) -> float:
     """Normal quantile of the share of so many replicates that are below the figure."""
     return _NORMAL.inv_cdf(min(max(twice_below / (2 * size), 1 / size), 1 - 1 / size))
 

@@ -9,7 +9,8 @@ from typing import Generic, TypeVar, cast
 
 import numpy as np
 
-from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, ROUNDING, Columns, Statistic, intervals
+from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, ROUNDING, Columns, intervals
+from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.numbers import Array
 from iscope.model import Figure, Node
 
@@ -24,7 +25,7 @@ class Pending(Figure):
     """A figure whose interval is still to be found.
 
     Attributes:
-        statistic: the figure as a function of sums.
+        statistic: what the figure is of its sums.
         sums: float64 [B] each, what these are sums of, over the blocks of what is resampled. Figures of the same sums
             have the very arrays.
         shift: what is to be added to the log of the statistic for the figure, nats.
@@ -104,7 +105,7 @@ class _Asked:
 
     Attributes:
         columns: what they are sums of.
-        figures: those of each statistic: their places among all figures, and their columns [k, F].
+        figures: those of each statistic: their places among all figures, and their columns [F, k].
     """
 
     columns: Columns
@@ -117,7 +118,7 @@ class _Asked:
         at = {name: index for index, name in enumerate(held)}
         figures = []
         for alike in _grouped(places, lambda place: waiting[place].statistic):
-            of = np.array([[at[id(column)] for column in waiting[place].sums] for place in alike]).T
+            of = np.array([[at[id(column)] for column in waiting[place].sums] for place in alike])
             figures.append((waiting[alike[0]].statistic, alike, of))
         return cls(Columns(np.array([*held.values()])), figures)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from iscope.analysis.intervals.clusters import Clusters
 from iscope.analysis.intervals.deferred import pending
+from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log
 from iscope.model import Figure
 
@@ -21,24 +22,9 @@ from iscope.model import Figure
 _SMALLEST_SUM = 1e-200
 
 
-def quotient(part: Array, whole: Array) -> Array:
-    """Part / whole."""
-    return np.divide(part, whole)
-
-
-def quotients(part: Array, whole: Array, before: Array, after: Array) -> Array:
-    """Part / whole times before / after."""
-    return np.divide(part, whole) * np.divide(before, after)
-
-
-def kish(weight: Array, square: Array) -> Array:
-    """(sum w)^2 / sum w^2."""
-    return np.divide(weight, square) * weight
-
-
-def kish_share(weight: Array, square: Array, count: Array) -> Array:
-    """(sum w)^2 / sum w^2 of the number of weights."""
-    return kish(weight, square) / count
+def kish(weight: float, square: float) -> float:
+    """(sum w)^2 / sum w^2; 0 where all weights are 0."""
+    return weight / square * weight if square > 0 else 0.0
 
 
 def ratio(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
@@ -46,7 +32,7 @@ def ratio(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -
     below = whole.sum()
     if not below:
         return Figure.absent(why)
-    return pending(figure(float(part.sum() / below)), quotient, clusters.sums_of([part, whole]))
+    return pending(figure(float(part.sum() / below)), Statistic.QUOTIENT, clusters.sums_of([part, whole]))
 
 
 def fraction(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
@@ -62,11 +48,11 @@ def size(clusters: Clusters, weight: Array, square: Array, count: Array, why: st
 
     The size is 0 when all weights are 0.
     """
-    whole, squares = float(count.sum()), square.sum()
-    value = float(kish(weight.sum(), squares)) if squares > 0 else 0.0
+    whole = float(count.sum())
+    value = kish(float(weight.sum()), float(square.sum()))
     sums = clusters.sums_of([weight, square, count])
-    share = pending(figure(value / whole), kish_share, sums) if whole else Figure.absent(why)
-    return pending(figure(value), kish, sums[:2]), share
+    share = pending(figure(value / whole), Statistic.SIZE_SHARE, sums) if whole else Figure.absent(why)
+    return pending(figure(value), Statistic.SIZE, sums[:2]), share
 
 
 @dataclass(frozen=True)
@@ -90,8 +76,7 @@ class Weighed:
 def log_size(of: Weighed, squares: Array) -> Figure:
     """Kish's effective sample size of weights, given with sums [B] of their squares; 0 when all are 0."""
     sums = of.sums, squares
-    value = float(kish(*(column.sum() for column in sums))) if of.weights.top > -math.inf else 0.0
-    return pending(figure(value), kish, sums)
+    return pending(figure(kish(*(float(column.sum()) for column in sums))), Statistic.SIZE, sums)
 
 
 def log_ratio(part: Weighed, whole: Weighed, why: str) -> Figure:
@@ -99,7 +84,7 @@ def log_ratio(part: Weighed, whole: Weighed, why: str) -> Figure:
     if whole.weights.log_sum == -math.inf:
         return Figure.absent(why)
     found = from_log(part.weights.log_sum - whole.weights.log_sum)
-    return pending(found, quotient, (part.sums, whole.sums), part.weights.top - whole.weights.top)
+    return pending(found, Statistic.QUOTIENT, (part.sums, whole.sums), part.weights.top - whole.weights.top)
 
 
 def part_of(clusters: Clusters, part: Array, whole: Weighed, why: str) -> Figure:
@@ -117,4 +102,4 @@ def part_of(clusters: Clusters, part: Array, whole: Weighed, why: str) -> Figure
 
 
 def _unless_certain(found: Figure, sums: Sequence[Array]) -> Figure:
-    return found if found.value in (0.0, 1.0) else pending(found, quotient, sums)
+    return found if found.value in (0.0, 1.0) else pending(found, Statistic.QUOTIENT, sums)

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from iscope.analysis.intervals.statistics import evaluate, of_sums
 from iscope.analysis.order_statistics import put_in_place
 from iscope.replay.compiled import LANES, compiled
+
+_ASIDE = 0.3  # standard deviations by which a guess is off, so that what is sought lies on the side that is looked at
 
 
 @compiled()
@@ -56,86 +59,144 @@ def sum_draws(found: Any, columns: Any, times: Any) -> None:
             found[second, draw + 2], found[second, draw + 3] = b2, b3
 
 
+@compiled()
+def look(found: Any, statistic: int, columns: Any, totals: Any, resampled: Any, of: Any) -> None:
+    """Write what intervals depend on, of each figure.
+
+    The figure; how far leaving a block out moves it at most, its acceleration, and how many blocks carry it
+    (``moves``); how many replicates are numbers; twice those of them below the figure, those that equal it once.
+
+    Args:
+        found: where to write, float64 [6, F].
+        statistic: what the figures are of their sums, a ``Statistic``.
+        columns: sums over blocks, float64 [J, B].
+        totals: sums over all blocks, float64 [J].
+        resampled: sums over draws, float64 [J, R].
+        of: the columns of each figure, int64 [F, 4].
+    """
+    without, replicates, none = np.empty(columns.shape[1]), np.empty(resampled.shape[1]), np.zeros(4)
+    for figure in range(len(of)):
+        sums = totals[of[figure]]
+        evaluate(without, statistic, columns, of[figure], sums, -1.0)
+        evaluate(replicates, statistic, resampled, of[figure], none, 1.0)
+        value = of_sums(statistic, sums[0], sums[1], sums[2], sums[3])
+        found[0, figure] = value
+        found[1, figure], found[2, figure], found[3, figure] = moves(without)
+        found[4, figure], found[5, figure] = count_replicates(replicates, value)
+
+
 @compiled(LANES)
-def moves(found: Any, values: Any) -> None:
-    """Write how far leaving blocks out moves each figure: the most, its acceleration, and how many blocks carry it.
+def moves(values: Any) -> tuple[float, float, float]:
+    """How far a figure moves without a block: the most, its acceleration, and how many blocks carry it.
 
     The last is (sum m^2)^2 / sum m^4 of the moves m. NaN or infinite where any of the values is; of a figure that
     nothing moves the last two are NaN.
 
     Args:
-        found: where to write, float64 [3, F].
-        values: of each figure without each block, float64 [F, B].
+        values: the figure without each block, float64 [B].
     """
-    blocks = values.shape[1]
-    for figure in range(len(values)):
-        total = most = squares = cubes = fourths = 0.0
-        for block in range(blocks):
-            total += values[figure, block]
-        mean = total / blocks
-        for block in range(blocks):
-            size = abs(mean - values[figure, block])
-            most = size if size > most or size != size else most
-        for block in range(blocks):
-            move = (mean - values[figure, block]) / most
-            squares += move * move
-            cubes += move * move * move
-            fourths += move * move * (move * move)
-        found[0, figure] = most
-        found[1, figure] = cubes / (6.0 * squares * math.sqrt(squares))
-        found[2, figure] = squares * squares / fourths
+    total = most = squares = cubes = fourths = 0.0
+    for block in range(len(values)):
+        total += values[block]
+    mean = total / len(values)
+    for block in range(len(values)):
+        size = abs(mean - values[block])
+        most = size if size > most or size != size else most
+    for block in range(len(values)):
+        move = (mean - values[block]) / most
+        squares += move * move
+        cubes += move * move * move
+        fourths += move * move * (move * move)
+    return most, cubes / (6.0 * squares * math.sqrt(squares)), squares * squares / fourths
 
 
 @compiled()
-def count_replicates(found: Any, replicates: Any, value: Any) -> None:
-    """Count the replicates of each figure that are numbers, and twice those below it; those that equal it count once.
-
-    Args:
-        found: where to write, int64 [2, F].
-        replicates: float64 [F, R].
-        value: the figures, float64 [F].
-    """
-    for figure in range(len(value)):
-        size = below = 0
-        for draw in range(replicates.shape[1]):
-            one = replicates[figure, draw]
-            size += abs(one) < math.inf
-            below += (-math.inf < one < value[figure]) + (-math.inf < one <= value[figure])
-        found[0, figure] = size
-        found[1, figure] = below
+def count_replicates(replicates: Any, value: float) -> tuple[int, int]:
+    """Count replicates [R] that are numbers, and twice those of them below a value; those that equal it count once."""
+    size = below = 0
+    for draw in range(len(replicates)):
+        one = replicates[draw]
+        size += abs(one) < math.inf
+        below += (-math.inf < one < value) + (-math.inf < one <= value)
+    return size, below
 
 
 @compiled()
-def read_ends(found: Any, replicates: Any, bias: Any, acceleration: Any, end: float) -> None:
-    """Read the ends of BCa intervals off those replicates that are numbers; NaN where there are too few of them.
+def read_ends(
+    found: Any, statistic: int, resampled: Any, of: Any, bias: Any, acceleration: Any, widened: float
+) -> None:
+    """Read the ends of BCa intervals off replicates, of which enough must be numbers.
 
     Args:
         found: where to write, float64 [F, 2].
-        replicates: float64 [F, R].
+        statistic: what the figures are of their sums, a ``Statistic``.
+        resampled: sums over draws, float64 [J, R].
+        of: the columns of each figure, int64 [F, 4].
         bias: of each figure, float64 [F].
         acceleration: of each figure, float64 [F].
-        end: how far out the ends are, in standard deviations.
+        widened: how far out the ends are, in standard deviations.
     """
-    some = np.empty(replicates.shape[1])
-    for figure in range(len(bias)):
-        size = 0
-        for draw in range(len(some)):
-            some[size] = replicates[figure, draw]
-            size += abs(some[size]) < math.inf
+    replicates, near, none = np.empty(resampled.shape[1]), np.empty(resampled.shape[1]), np.zeros(4)
+    for figure in range(len(of)):
+        evaluate(replicates, statistic, resampled, of[figure], none, 1.0)
+        size = to_the_front(replicates)
+        middle, spread = middle_and_spread(replicates[:size])
         for side in range(2):
-            away = bias[figure] + (end if side else -end)
+            away = bias[figure] + (widened if side else -widened)
             at = bias[figure] + away / (1.0 - acceleration[figure] * away)
             place = 0.5 * (1.0 + math.erf(at / math.sqrt(2.0))) * (size - 1)
-            found[figure, side] = between(some, size, place) if size > 1 and place == place else math.nan
+            guess = middle + spread * (at - _ASIDE if side else at + _ASIDE)
+            found[figure, side] = between(replicates[:size], near, place, guess, side) if place == place else math.nan
 
 
 @compiled()
-def between(values: Any, size: int, place: float) -> float:
-    """Linear between the first ``size`` values, at least two, as if they were in order; these are reordered."""
-    left = min(int(place), size - 2)
-    put_in_place(values, 0, size, left)
-    low, high = values[left], math.inf
-    for above in range(left + 1, size):
-        high = min(high, values[above])
+def to_the_front(values: Any) -> int:
+    """Move values that are numbers before all others; return how many there are."""
+    numbers = 0
+    for place in range(len(values)):
+        numbers += abs(values[place]) < math.inf
+    if numbers < len(values):  # seldom, and slower
+        size = 0
+        for place in range(len(values)):
+            values[size] = values[place]
+            size += abs(values[size]) < math.inf
+    return numbers
+
+
+@compiled(LANES)
+def middle_and_spread(values: Any) -> tuple[float, float]:
+    """Mean and standard deviation of values."""
+    first = second = 0.0
+    for place in range(len(values)):
+        first += values[place]
+    mean = first / len(values)
+    for place in range(len(values)):
+        second += (values[place] - mean) ** 2
+    return mean, math.sqrt(second / len(values))
+
+
+@compiled()
+def between(values: Any, near: Any, place: float, guess: float, side: int) -> float:
+    """What is at a place of values, at least two, if they were in order, linear between two of them.
+
+    Args:
+        values: float64 [R], all numbers.
+        near: room for as many.
+        place: the place.
+        guess: a value to one side of which there are few, the one that is sought among them; if it is not, no matter.
+        side: which side, 0 for those below, 1 for those above.
+    """
+    left, count = min(int(place), len(values) - 2), 0
+    for one in values:
+        near[count] = one
+        count += (one >= guess) if side else (one <= guess)
+    rank = left - (len(values) - count) * side
+    if rank < 0 or rank + 2 > count:
+        near[: len(values)] = values
+        rank, count = left, len(values)
+    put_in_place(near, 0, count, rank)
+    low, high = near[rank], math.inf
+    for above in range(rank + 1, count):
+        high = min(high, near[above])
     found: float = low + (place - left) * (high - low)
     return found
