@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,20 +52,23 @@ class Scaled:
 
     Attributes:
         logs: float64 [N], -inf for a weight of 0.
+        top: log of the largest; -inf where there is none above 0.
+        values: the weights [N] over the largest.
+        log_sum: log of their sum; -inf where there is none above 0.
     """
 
     logs: Array
+    top: float = field(init=False)
+    values: Array = field(init=False)
+    log_sum: float = field(init=False)
     _squares: list[Array] = field(default_factory=list, repr=False, compare=False)
 
-    @cached_property
-    def top(self) -> float:
-        """Log of the largest; -inf where there is none above 0."""
-        return float(self.logs.max(initial=-math.inf))
-
-    @cached_property
-    def values(self) -> Array:
-        """The weights [N] over the largest."""
-        return exp_of(self.logs - self.top) if self.top > -math.inf else np.zeros(self.logs.size)
+    def __post_init__(self) -> None:
+        """Make what there is to know: a cached property would have threads wait for each other (Python 3.11)."""
+        top = float(self.logs.max(initial=-math.inf))
+        values = exp_of(self.logs - top) if top > -math.inf else np.zeros(self.logs.size)
+        log_sum = top + math.log(float(values.sum())) if math.isfinite(top) else top
+        self.__dict__.update(top=top, values=values, log_sum=log_sum)
 
     @property
     def squares(self) -> Array:
@@ -74,11 +76,6 @@ class Scaled:
         squares = self._squares[0] if self._squares else np.asarray(self.values**2)
         self._squares[:] = [squares] if squares.size <= _FEW else []
         return squares
-
-    @cached_property
-    def log_sum(self) -> float:
-        """Log of their sum; -inf where there is none above 0."""
-        return self.top + math.log(float(self.values.sum())) if math.isfinite(self.top) else self.top
 
     def effective_size(self, repeats: Array | None = None) -> float:
         """(sum w)^2 / sum w^2, Kish's effective sample size; 0 when all weights are 0.
@@ -88,8 +85,9 @@ class Scaled:
         """
         if self.top == -math.inf:
             return 0.0
-        times = 1 if repeats is None else repeats
-        return float((self.values * times).sum()) ** 2 / float((self.squares * times).sum())
+        columns = [self.values, self.squares]
+        weight, square = (float((one if repeats is None else one * repeats).sum()) for one in columns)
+        return weight**2 / square
 
 
 def first_places(codes: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -32,28 +32,32 @@ class Columns:
 
     Attributes:
         blocks: float64 [J, B], the sums.
+        totals: float64 [J], sums over all blocks, block after block, whatever columns stand beside.
+        resampled: float64 [J, R], sums over R draws of the blocks with replacement.
     """
 
     blocks: Array
+    totals: Array
+    resampled: Array
 
-    @cached_property
-    def totals(self) -> Array:
-        """Sums over all blocks [J], block after block, whatever columns stand beside."""
-        return np.ascontiguousarray(np.cumsum(self.blocks, axis=1)[:, -1])
+    @classmethod
+    def of(cls, blocks: Array) -> Columns:
+        """Sum columns up, given by their sums over at least ``FEWEST_CLUSTERS`` blocks."""
+        return cls(blocks, np.ascontiguousarray(np.cumsum(blocks, axis=1)[:, -1]), resampled(blocks))
 
-    @cached_property
-    def resampled(self) -> Array:
-        """Sums over R draws of the blocks with replacement [J, R].
 
-        Values are rounded to multiples of a power of two, 2^-43 of the column's largest or finer, so that every sum is
-        exact: its bits do not depend on the order of it.
-        """
-        blocks = self.blocks.shape[1]
-        _, exponent = np.frexp(np.abs(self.blocks).max(axis=1, keepdims=True))
-        shift = _EXACT_BITS - blocks.bit_length() - exponent
-        found = np.empty((len(self.blocks), REPLICATES))
-        sum_draws(found, np.rint(np.ldexp(self.blocks, shift)), draws(blocks))
-        return np.asarray(np.ldexp(found, -shift, out=found))
+def resampled(blocks: Array) -> Array:
+    """Sums [J, R] over R draws with replacement of the B blocks of J columns, float64 [J, B].
+
+    Values are rounded to multiples of a power of two, 2^-43 of the column's largest or finer, so that every sum is
+    exact: its bits do not depend on the order of it.
+    """
+    count = blocks.shape[1]
+    _, exponent = np.frexp(np.abs(blocks).max(axis=1, keepdims=True))
+    shift = _EXACT_BITS - count.bit_length() - exponent
+    found = np.empty((len(blocks), REPLICATES))
+    sum_draws(found, np.rint(np.ldexp(blocks, shift)), draws(count))
+    return np.asarray(np.ldexp(found, -shift, out=found))
 
 
 def interval(table: Array, statistic: Statistic) -> Ends:
@@ -63,7 +67,9 @@ def interval(table: Array, statistic: Statistic) -> Ends:
         table: float64 [B, k], the sums of each block.
         statistic: the figure as a function of k sums; it may be NaN.
     """
-    columns = Columns(np.ascontiguousarray(table.T))
+    if len(table) < FEWEST_CLUSTERS:
+        return None
+    columns = Columns.of(np.ascontiguousarray(table.T))
     low, high = intervals(columns, np.arange(table.shape[1])[None], statistic)[0].tolist()
     return None if math.isnan(low) else (low, high)
 
@@ -76,9 +82,7 @@ def intervals(columns: Columns, of: Array, statistic: Statistic) -> Array:
         of: int64 [F, k], the k columns that each figure is of.
         statistic: the figures as a function of k sums; it may be NaN.
     """
-    ends, blocks = np.full((len(of), 2), np.nan), columns.blocks.shape[1]
-    if blocks < FEWEST_CLUSTERS:
-        return ends
+    ends = np.full((len(of), 2), np.nan)
     places = np.concatenate([of, np.repeat(of[:, :1], _SUMS - of.shape[1], axis=1)], axis=1)
     value, most, acceleration, carrying, size, below = looked = np.empty((6, len(of)))
     look(looked, int(statistic), columns.blocks, columns.totals, columns.resampled, places)
@@ -89,7 +93,15 @@ def intervals(columns: Columns, of: Array, statistic: Statistic) -> Array:
     if some.any():
         bias = np.array(list(map(_bias, size[some].tolist(), below[some].tolist())))
         found = np.empty((len(bias), 2))
-        read_ends(found, int(statistic), columns.resampled, places[some], bias, acceleration[some], _widened(blocks))
+        read_ends(
+            found,
+            int(statistic),
+            columns.resampled,
+            places[some],
+            bias,
+            acceleration[some],
+            _widened(columns.blocks.shape[1]),
+        )
         ends[some] = found
     return ends
 

@@ -86,8 +86,9 @@ class Closing(Generic[T]):
     def find(self) -> None:
         """Find all intervals, in loops that leave the interpreter to others; nothing else is done here."""
         for asked in self._asked:
+            columns = Columns.of(asked.blocks)
             for statistic, places, of in asked.figures:
-                self._ends[places] = intervals(asked.columns, of, statistic)
+                self._ends[places] = intervals(columns, of, statistic)
 
     def tree(self) -> T:
         """Return the tree with the intervals that were found.
@@ -104,11 +105,11 @@ class _Asked:
     """Figures over as many blocks.
 
     Attributes:
-        columns: what they are sums of.
+        blocks: the columns that they are sums of, float64 [J, B].
         figures: those of each statistic: their places among all figures, and their columns [F, k].
     """
 
-    columns: Columns
+    blocks: Array
     figures: list[tuple[Statistic, list[int], Array]]
 
     @classmethod
@@ -120,7 +121,7 @@ class _Asked:
         for alike in _grouped(places, lambda place: waiting[place].statistic):
             of = np.array([[at[id(column)] for column in waiting[place].sums] for place in alike])
             figures.append((waiting[alike[0]].statistic, alike, of))
-        return cls(Columns(np.array([*held.values()])), figures)
+        return cls(np.array([*held.values()]), figures)
 
 
 def _gather(node: Node, waiting: list[Pending]) -> None:
