@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 import polars as pl
 
@@ -20,6 +19,7 @@ from iscope.analysis.frameworks import framework_metrics
 from iscope.analysis.intervals import Closing, closed
 from iscope.analysis.levels import Levels
 from iscope.analysis.looked import Looked
+from iscope.analysis.meanwhile import meanwhile
 from iscope.analysis.onset import onset
 from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows, trained_rows
 from iscope.analysis.sampling import sampling
@@ -33,8 +33,6 @@ from iscope.model import Coverage, Figures, RecipeReport, Report
 from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.usable import KINDS
-
-T = TypeVar("T")
 
 # Recipes whose intervals are found at once: figures of one base share their sums.
 _TOGETHER = 4
@@ -75,20 +73,19 @@ def build_report(
     able = [recipe for recipe in replayed if recipe.replayed]
     cuts = {key: Breakdown(rows, key) for key in dict.fromkeys([*by, *several(rows)])}
     trained = trained_rows(ledger)
-    with ThreadPoolExecutor(1, thread_name_prefix="iscope") as pool:
-        meanwhile = _Meanwhile(pool, ledger)
-        looking = meanwhile.make(
+    with meanwhile(in_turn=not ledger.rows.in_memory) as beside:
+        looking = beside.make(
             partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in cuts), when_due=True
         )
-        comparing = meanwhile.make(lambda: closed(mismatch_figures(rows)))
-        measuring = meanwhile.make(
+        comparing = beside.make(lambda: closed(mismatch_figures(rows)))
+        measuring = beside.make(
             lambda: {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
         )
-        breaking_down = meanwhile.make(lambda: closed({key: cut.figures() for key, cut in cuts.items()}))
+        breaking_down = beside.make(lambda: closed({key: cut.figures() for key, cut in cuts.items()}))
         closing = []
         for first in range(0, len(able), _TOGETHER):
             some = Closing([_changed(recipe, cuts) for recipe in able[first : first + _TOGETHER]])
-            closing.append((some, meanwhile.make(some.find)))
+            closing.append((some, beside.make(some.find)))
         metrics, mismatch, looked = measuring(), comparing(), looking()
         changed = []
         for some, finding in closing:
@@ -121,28 +118,6 @@ def build_report(
         provenance=provenance or {},
         parts={name: part for name, part in parts.items() if part is not None},
     )
-
-
-class _Meanwhile:
-    """Makes things beside the rest of a report; where rows are in files memory is short, and it makes them in turn."""
-
-    def __init__(self, pool: Executor, ledger: Ledger) -> None:
-        self._pool = pool if ledger.rows.in_memory else None
-
-    def make(self, what: Callable[[], T], *, when_due: bool = False) -> Callable[[], T]:
-        """Begin to make something; what is returned waits for it, or makes it where its turn has not come.
-
-        Args:
-            what: what makes it.
-            when_due: in turn, make it when it is asked for, not now.
-        """
-        if self._pool is not None:
-            begun = self._pool.submit(what)
-            return lambda: what() if begun.cancel() else begun.result()
-        if when_due:
-            return what
-        made = what()
-        return lambda: made
 
 
 class _Changed(TypedDict):

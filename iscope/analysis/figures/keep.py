@@ -95,14 +95,15 @@ def _lengths(rows: RecipeRows, band: Band, chance: Array, buckets: Lengths) -> l
     assert force is not None
     sums = block_sums(buckets.of, buckets.buckets, [force, force & _held(rows, band)])
     count, held = (counts.astype(np.int64).tolist() for counts in sums)
-    chances = np.split(chance, np.cumsum([*map(len, buckets.some)])[:-1])
+    sizes = np.array([*map(len, buckets.some)])
+    chances = (np.add.reduceat(chance, np.cumsum(sizes) - sizes) / sizes).tolist()
     return [
         {
             "low": low,
             "high": high,
             "rollouts": count[index],
             "observed": share(held[index], count[index], f"no rollout with {band.signs}"),
-            "predicted": Figure(float(chances[index].mean())),
+            "predicted": Figure(chances[index]),
         }
         for index, (low, high) in enumerate(buckets.ends)
     ]
