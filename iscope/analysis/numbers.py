@@ -10,6 +10,7 @@ import numpy as np
 
 from iscope.model import Figure
 from iscope.replay.compiled import compiled
+from iscope.replay.exponential import exp
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -17,7 +18,7 @@ NO_TOKENS = "no scored tokens"
 _LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)
 _SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
-_LOWEST_EXPONENT = -707.0  # above it exp is far from the smallest normal number
+_LARGEST_NORMAL = 700.0  # exp of less than it, or minus it, is a normal number
 
 
 def figure(value: float, why: str = "not a number") -> Figure:
@@ -66,7 +67,7 @@ class Scaled:
     def __post_init__(self) -> None:
         """Make what there is to know: a cached property would have threads wait for each other (Python 3.11)."""
         top = float(self.logs.max(initial=-math.inf))
-        values = exp_of(self.logs - top) if top > -math.inf else np.zeros(self.logs.size)
+        values = exp_of(self.logs, top) if top > -math.inf else np.zeros(self.logs.size)
         log_sum = top + math.log(float(values.sum())) if math.isfinite(top) else top
         self.__dict__.update(top=top, values=values, log_sum=log_sum)
 
@@ -113,12 +114,22 @@ def log_of(values: Array) -> Array:
     return np.asarray(found)
 
 
-def exp_of(logs: Array) -> Array:
-    """exp of logs, 0 at -inf, which NumPy's own takes several times as long for."""
-    found = np.maximum(logs, _LOWEST_EXPONENT)
-    np.exp(found, out=found)
-    finite = replace_low(found, read_only(logs, np.float64), _LOWEST_EXPONENT, 0.0)
-    return np.exp(logs) if finite else found
+def exp_of(logs: Array, top: float = 0.0) -> Array:
+    """exp of logs - top, 0 at -inf, which NumPy's own takes several times as long for."""
+    found = np.empty(logs.shape)
+    odd = _fill_exp(found.reshape(-1), read_only(logs.reshape(-1), np.float64), top)
+    return np.asarray(np.exp(logs - top)) if odd else found
+
+
+@compiled()
+def _fill_exp(found: Any, logs: Any, top: float) -> int:
+    """Write exp of logs - top; return how many of these leave the normal numbers of float64, and are not -inf."""
+    odd = 0
+    for place in range(len(found)):
+        x = logs[place] - top
+        found[place] = exp(x) if x > -math.inf else 0.0
+        odd += (abs(x) < _LARGEST_NORMAL) == (x == -math.inf)
+    return odd
 
 
 @compiled()

@@ -50,14 +50,27 @@ def _fill_rest(found: Any, values: Any) -> None:
 def expm1_and_rest(x: float) -> tuple[float, float]:
     """exp(x) - 1, and exp(x) - 1 - x without the cancellation near 0; x is held within +-700, NaN is not allowed."""
     value = min(max(x, _LOWEST), _HIGHEST)
+    scale, left, rest = _parts(value)
+    excess = scale * (left + rest) + (scale - 1.0)
+    return excess, rest if scale == 1.0 else excess - value
+
+
+@compiled()
+def exp(x: float) -> float:
+    """e to the power of x, to the last bits of float64; x is held within +-700, NaN is not allowed."""
+    scale, left, rest = _parts(min(max(x, _LOWEST), _HIGHEST))
+    found: float = scale + scale * (left + rest)
+    return found
+
+
+@compiled()
+def _parts(value: float) -> tuple[float, float, float]:
+    """Of exp(x): a power of two, what is left of x without its log, at most ln(2) / 2, and exp of that - 1 - itself."""
     shifted = value * _LOG2_E + _ROUNDER
     power = shifted - _ROUNDER
-    left = (value - power * _LN2) - power * _LN2_REST  # at most ln(2) / 2
+    left = (value - power * _LN2) - power * _LN2_REST
     rest = (_TERMS[13] * left + _TERMS[12]) * left + _TERMS[11]
     rest = ((rest * left + _TERMS[10]) * left + _TERMS[9]) * left + _TERMS[8]
     rest = ((rest * left + _TERMS[7]) * left + _TERMS[6]) * left + _TERMS[5]
     rest = ((rest * left + _TERMS[4]) * left + _TERMS[3]) * left + _TERMS[2]
-    rest = rest * left * left  # exp(left) - 1 - left
-    scale = float64_of((bits_of(shifted) + _BIAS) << _MANTISSA)
-    excess = scale * (left + rest) + (scale - 1.0)
-    return excess, rest if power == 0.0 else excess - value
+    return float64_of((bits_of(shifted) + _BIAS) << _MANTISSA), left, rest * left * left

@@ -38,11 +38,20 @@ def test_signs_that_groups_have() -> None:
 
 @pytest.mark.parametrize("lowest", [-5.0, -708.0, -740.0, -5000.0])
 @pytest.mark.parametrize("zeros", [False, True])
-def test_exponentials_keep_their_bits(lowest: float, zeros: bool) -> None:
+def test_exponentials_and_logs(lowest: float, zeros: bool) -> None:
     logs = np.linspace(lowest, 3.0, 500)
     logs[::7] = -np.inf if zeros else 0.0
-    assert exp_of(logs).tolist() == np.exp(logs).tolist()
+    assert exp_of(logs) == pytest.approx(np.exp(logs), rel=4e-16, abs=0)
+    assert exp_of(logs, 2.0) == pytest.approx(np.exp(logs - 2.0), rel=4e-16, abs=0)
+    assert exp_of(logs.reshape(2, -1)).shape == (2, 250)
     assert log_of(np.exp(logs))[logs > -700].tolist() == np.log(np.exp(logs[logs > -700])).tolist()
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 800.0, -800.0])
+def test_exponentials_of_what_is_out_of_range(odd: float) -> None:
+    logs = np.array([0.5, odd, -np.inf])
+    with np.errstate(over="ignore"):
+        assert np.array_equal(exp_of(logs), np.exp(logs), equal_nan=True)
 
 
 def test_low_values_are_replaced() -> None:

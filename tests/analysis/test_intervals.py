@@ -418,3 +418,41 @@ def test_a_million_rollouts():
     found = ratio(clusters, values, np.ones_like(values))
     expected = 2 * 1.96 * values.std() / 1000
     assert found.high - found.low == pytest.approx(expected, rel=0.12)
+
+
+def test_a_tree_of_figures_gets_the_intervals_that_each_has_alone():
+    def waiting():
+        part, whole = (np.random.default_rng(seed).lognormal(0, 0.4, 60) for seed in (1, 2))
+        weights = Weighed.over(each(60), Scaled(np.log(part)), Scaled(np.log(whole) + 3.0))
+        return {
+            "ratio": figures.ratio(each(60), part, whole),
+            "few": figures.ratio(each(12), part[:12], whole[:12]),
+            "none": figures.ratio(each(60), part, 0 * whole, "empty"),
+            "logs": figures.log_ratio(*weights, ""),
+            "sizes": [*figures.size(each(60), part, part**2, np.ones(60)), 7, "word", None],
+        }
+
+    tree = closed(waiting())
+    alone = {name: closed(node) for name, node in waiting().items()}
+    assert tree == alone
+    for found in (tree["ratio"], tree["few"], tree["logs"], *tree["sizes"][:2]):
+        assert type(found) is Figure
+        assert found.low < found.value < found.high
+    assert tree["none"] == Figure.absent("empty")
+    assert tree["sizes"][2:] == [7, "word", None]
+    named = closed({"size": {"value": waiting()["ratio"], "basis": "gradient"}, "row": {"value": 3}})
+    assert named["size"] == {**tree["ratio"].to_dict(), "basis": "gradient"}
+    assert named["row"] == {"value": 3}
+
+
+def test_a_figure_that_stands_in_a_tree_twice():
+    one = figures.ratio(each(60), RANDOM.lognormal(0, 0.4, 60), np.ones(60))
+    first, second = closed([one, {"again": one}])
+    assert first == second["again"] == closed(one)
+
+
+def test_many_figures_are_found_in_turns():
+    columns = RANDOM.lognormal(0, 0.4, (1100, 20))
+    found = closed([figures.ratio(each(20), column, np.ones(20)) for column in columns])
+    for place in (0, 1023, 1024, 1099):
+        assert found[place] == ratio(each(20), columns[place], np.ones(20))

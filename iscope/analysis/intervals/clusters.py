@@ -70,7 +70,7 @@ class Clusters:
 
 
 def block_sums(block: Array, count: int, columns: Sequence[Array]) -> list[Array]:
-    """Sums [B] of columns [N] over blocks, float64, row after row.
+    """Sums [B] of columns [N] over blocks, float64, run after run of rows of one block.
 
     Args:
         block: int64 [N], the block of each row.
@@ -80,9 +80,6 @@ def block_sums(block: Array, count: int, columns: Sequence[Array]) -> list[Array
     found: list[Array] = []
     for first in range(0, len(columns), _TOGETHER):
         some = columns[first : first + _TOGETHER]
-        if len(some) == 1:
-            found.append(np.bincount(block, some[0], minlength=count).astype(np.float64, copy=False))
-            continue
         sums = np.zeros((count, _TOGETHER))
         read = [read_only(column, np.float64) for column in some]
         sum_blocks(sums, block, *read, *read[-1:] * (_TOGETHER - len(read)))

@@ -46,7 +46,7 @@ class Pending(Figure):
         if self.shift:
             scale = math.exp(min(self.shift, _LARGEST_EXPONENT))
             low, high = low * scale, high * scale
-        if not -math.inf < low <= high < math.inf:
+        if not (math.isfinite(low) and math.isfinite(high)):
             return Figure(self.value)
         if high - low <= ROUNDING * abs(self.value):
             return Figure(self.value, self.value, self.value)

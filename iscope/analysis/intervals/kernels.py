@@ -16,7 +16,7 @@ _ASIDE = 0.3  # standard deviations by which a guess is off, so that what is sou
 
 @compiled()
 def sum_blocks(found: Any, block: Any, first: Any, second: Any, third: Any, fourth: Any) -> None:
-    """Add four columns up by block, row after row: one sum after the other takes three times as long.
+    """Add four columns up by block, run after run of rows of one block: groups stand together.
 
     Args:
         found: what to add to, float64 [B, 4].
@@ -26,12 +26,16 @@ def sum_blocks(found: Any, block: Any, first: Any, second: Any, third: Any, four
         third: float64 [N].
         fourth: float64 [N].
     """
-    for row in range(len(block)):
-        at = np.uint64(block[row])
-        found[at, 0] += first[row]
-        found[at, 1] += second[row]
-        found[at, 2] += third[row]
-        found[at, 3] += fourth[row]
+    row, rows = 0, len(block)
+    while row < rows:
+        at, a, b, c, d = np.uint64(block[row]), 0.0, 0.0, 0.0, 0.0
+        while row < rows and np.uint64(block[row]) == at:
+            a, b, c, d = a + first[row], b + second[row], c + third[row], d + fourth[row]
+            row += 1
+        found[at, 0] += a
+        found[at, 1] += b
+        found[at, 2] += c
+        found[at, 3] += d
 
 
 @compiled(LANES)
