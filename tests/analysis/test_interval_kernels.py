@@ -28,10 +28,7 @@ def test_sums_over_blocks(columns: int, rows: int) -> None:
     expected = [
         [sum((x for x, b in zip(column, block, strict=True) if b == at), 0.0) for at in range(7)] for column in asked
     ]
-    for sums, plain in zip(block_sums(block, 7, asked), expected, strict=True):
-        assert sums == pytest.approx(plain, rel=1e-13)
-    together = np.sort(block)
-    assert [sums.sum() for sums in block_sums(together, 7, asked)] == pytest.approx([*map(sum, expected)], rel=1e-13)
+    assert [sums.tolist() for sums in block_sums(block, 7, asked)] == expected
 
 
 @pytest.mark.parametrize("columns", [1, 2, 5, 8])

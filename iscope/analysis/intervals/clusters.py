@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from iscope.analysis.intervals.kernels import sum_blocks
+from iscope.analysis.intervals.kernels import sum_blocks, sum_four
 from iscope.analysis.numbers import Array, first_places, read_only
 
 SEED = 20150801
@@ -16,7 +16,6 @@ SEED = 20150801
 # many the spread is known to 1 / sqrt(2 * 256), 4.4%, about as well as 1,000 replicates tell an end, and what is drawn
 # fits into a core's cache.
 MOST_BLOCKS = 256
-_TOGETHER = 4  # columns that are summed in one pass
 _LATEST = 4  # columns whose sums are held, and these with them: they are as long as the dump
 
 
@@ -70,20 +69,23 @@ class Clusters:
 
 
 def block_sums(block: Array, count: int, columns: Sequence[Array]) -> list[Array]:
-    """Sums [B] of columns [N] over blocks, float64, run after run of rows of one block.
+    """Sums [B] of columns [N] over blocks, float64, row after row.
 
     Args:
         block: int64 [N], the block of each row.
         count: B.
         columns: numbers or flags.
     """
+    read = [read_only(column, np.float64) for column in columns]
+    fours = len(read) // 4 * 4
     found: list[Array] = []
-    for first in range(0, len(columns), _TOGETHER):
-        some = columns[first : first + _TOGETHER]
-        sums = np.zeros((count, _TOGETHER))
-        read = [read_only(column, np.float64) for column in some]
-        sum_blocks(sums, block, *read, *read[-1:] * (_TOGETHER - len(read)))
-        found += [*np.ascontiguousarray(sums.T)][: len(some)]
+    for first in range(0, fours, 4):
+        four = np.zeros((count, 4))
+        sum_four(four, block, *read[first : first + 4])
+        found += [*np.ascontiguousarray(four.T)]
+    for column in read[fours:]:
+        found.append(np.zeros(count))
+        sum_blocks(found[-1], block, column)
     return found
 
 

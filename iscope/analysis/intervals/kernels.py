@@ -15,8 +15,21 @@ _ASIDE = 0.3  # standard deviations by which a guess is off, so that what is sou
 
 
 @compiled()
-def sum_blocks(found: Any, block: Any, first: Any, second: Any, third: Any, fourth: Any) -> None:
-    """Add four columns up by block, run after run of rows of one block: groups stand together.
+def sum_blocks(found: Any, block: Any, column: Any) -> None:
+    """Add a column up by block, row after row.
+
+    Args:
+        found: what to add to, float64 [B].
+        block: the block of each row, int64 [N], no number of which is below 0.
+        column: float64 [N], read only.
+    """
+    for row in range(len(block)):
+        found[np.uint64(block[row])] += column[row]
+
+
+@compiled()
+def sum_four(found: Any, block: Any, first: Any, second: Any, third: Any, fourth: Any) -> None:
+    """Add four columns up by block, which takes as long as three, one after the other.
 
     Args:
         found: what to add to, float64 [B, 4].
@@ -26,16 +39,12 @@ def sum_blocks(found: Any, block: Any, first: Any, second: Any, third: Any, four
         third: float64 [N].
         fourth: float64 [N].
     """
-    row, rows = 0, len(block)
-    while row < rows:
-        at, a, b, c, d = np.uint64(block[row]), 0.0, 0.0, 0.0, 0.0
-        while row < rows and np.uint64(block[row]) == at:
-            a, b, c, d = a + first[row], b + second[row], c + third[row], d + fourth[row]
-            row += 1
-        found[at, 0] += a
-        found[at, 1] += b
-        found[at, 2] += c
-        found[at, 3] += d
+    for row in range(len(block)):
+        at = np.uint64(block[row])
+        found[at, 0] += first[row]
+        found[at, 1] += second[row]
+        found[at, 2] += third[row]
+        found[at, 3] += fourth[row]
 
 
 @compiled(LANES)
