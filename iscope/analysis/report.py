@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import polars as pl
 
@@ -16,10 +16,10 @@ from iscope.analysis.findings import find
 from iscope.analysis.findings.evidence import Evidence
 from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.frameworks import framework_metrics
-from iscope.analysis.intervals import Closing, closed
+from iscope.analysis.intervals import Closing
 from iscope.analysis.levels import Levels
 from iscope.analysis.looked import Looked
-from iscope.analysis.meanwhile import meanwhile
+from iscope.analysis.meanwhile import Meanwhile, meanwhile
 from iscope.analysis.onset import onset
 from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows, trained_rows
 from iscope.analysis.sampling import sampling
@@ -33,6 +33,8 @@ from iscope.model import Coverage, Figures, RecipeReport, Report
 from iscope.recipes.bounds import negative_weights
 from iscope.recipes.model import BoundRecipe
 from iscope.replay.usable import KINDS
+
+T = TypeVar("T")
 
 # Recipes whose intervals are found at once: figures of one base share their sums.
 _TOGETHER = 4
@@ -71,26 +73,21 @@ def build_report(
     shown = range(len(ledger.plan.recipes)) if shown is None else shown
     replayed = [recipe_rows(ledger, rows, index) for index in shown]
     able = [recipe for recipe in replayed if recipe.replayed]
-    cuts = {key: Breakdown(rows, key) for key in dict.fromkeys([*by, *several(rows)])}
+    keys = dict.fromkeys([*by, *several(rows)])
     trained = trained_rows(ledger)
     with meanwhile(in_turn=not ledger.rows.in_memory) as beside:
         looking = beside.make(
-            partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in cuts), when_due=True
+            partial(Looked.at, ledger.sample, scored=rows.rollouts > 0, steps="step" in keys), when_due=True
         )
-        comparing = beside.make(lambda: closed(mismatch_figures(rows)))
-        measuring = beside.make(
-            lambda: {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
-        )
-        breaking_down = beside.make(lambda: closed({key: cut.figures() for key, cut in cuts.items()}))
-        closing = []
-        for first in range(0, len(able), _TOGETHER):
-            some = Closing([_changed(recipe, cuts) for recipe in able[first : first + _TOGETHER]])
-            closing.append((some, beside.make(some.find)))
-        metrics, mismatch, looked = measuring(), comparing(), looking()
-        changed = []
-        for some, finding in closing:
-            finding()
-            changed += some.tree()
+        cuts = {key: Breakdown(rows, key) for key in keys}
+        comparing = _closing(mismatch_figures(rows), beside)
+        breaking_down = _closing({key: cut.figures() for key, cut in cuts.items()}, beside)
+        changing = [
+            _closing([_changed(recipe, cuts) for recipe in able[first : first + _TOGETHER]], beside)
+            for first in range(0, len(able), _TOGETHER)
+        ]
+        metrics = {recipe.index: framework_metrics(ledger, recipe.index, trained) for recipe in able}
+        looked, mismatch, changed = looking(), comparing(), [one for some in changing for one in some()]
         figures = {recipe.index: one["figures"] for recipe, one in zip(able, changed, strict=True)}
         recipes = [_recipe(one, figures.get(one.index), metrics.get(one.index)) for one in replayed]
         tried = [report for report, recipe in zip(recipes, replayed, strict=True) if recipe.replayed]
@@ -118,6 +115,21 @@ def build_report(
         provenance=provenance or {},
         parts={name: part for name, part in parts.items() if part is not None},
     )
+
+
+def _closing(tree: T, beside: Meanwhile) -> Callable[[], T]:
+    """Begin to find the intervals of a tree of figures; what is returned waits for them.
+
+    Nothing else is done beside: threads that both need the interpreter, for little at a time, take longer than one.
+    """
+    closing = Closing(tree)
+    finding = beside.make(closing.find)
+
+    def tree_with_intervals() -> T:
+        finding()
+        return closing.tree()
+
+    return tree_with_intervals
 
 
 class _Changed(TypedDict):
