@@ -30,6 +30,11 @@ from iscope.recipes.model import (
 from iscope.recipes.options import Value, check_value, find_option, is_set, read_value, spell
 from iscope.recipes.registry import find, refuse
 
+# What neither names an option nor has parts; a loss is mostly made of it.
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+# The fields of each kind of node that was met: to ask for them each time takes longer than all else.
+_NAMES: dict[type, tuple[str, ...]] = {}
+
 
 class _Given(NamedTuple):
     """An option's value as the user gave it, and under which name: ``as clip_max``, ``by position``."""
@@ -276,18 +281,21 @@ def _seen(weight: WeightRule, filters: Iterable[Filter]) -> WeightRule:
     return weight if tested else dataclasses.replace(weight, sees="original")
 
 
-def _references(node: Any, values: Mapping[str, Value]) -> set[str]:
+def _references(node: Any, values: Mapping[str, Value]) -> Iterator[str]:
     """Options that a tree of dataclasses and tuples names, of its alternatives those in force only."""
     if isinstance(node, ByOption):
-        return {node.option, *_references(_part(node, values), values)}
-    if isinstance(node, Ref):
-        otherwise = {node.otherwise} if isinstance(node.otherwise, str) else _references(node.otherwise, values)
-        return {node.option, *otherwise}
-    if isinstance(node, tuple):
-        return set().union(*(_references(part, values) for part in node))
-    if dataclasses.is_dataclass(node):
-        return set().union(*(_references(getattr(node, part.name), values) for part in dataclasses.fields(node)))
-    return set()
+        yield node.option
+        yield from _references(_part(node, values), values)
+    elif isinstance(node, Ref):
+        yield node.option
+        if isinstance(node.otherwise, str):
+            yield node.otherwise
+        else:
+            yield from _references(node.otherwise, values)
+    else:
+        for part in _parts(node):
+            if type(part) not in _PLAIN:
+                yield from _references(part, values)
 
 
 def _fill(node: Any, values: Mapping[str, Value]) -> Any:
@@ -296,12 +304,26 @@ def _fill(node: Any, values: Mapping[str, Value]) -> Any:
         return _fill(_part(node, values), values)
     if isinstance(node, Ref):
         return _value(node, values)
+    parts = _parts(node)
+    filled = tuple(part if type(part) in _PLAIN else _fill(part, values) for part in parts)
+    if all(new is old for new, old in zip(filled, parts, strict=True)):
+        return node
     if isinstance(node, tuple):
-        return tuple(_fill(part, values) for part in node)
-    if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        parts = {part.name: _fill(getattr(node, part.name), values) for part in dataclasses.fields(node)}
-        return dataclasses.replace(node, **parts)
-    return node
+        return filled
+    return dataclasses.replace(node, **dict(zip(_names(node), filled, strict=True)))
+
+
+def _parts(node: Any) -> tuple[Any, ...]:
+    """The parts of a tuple or a dataclass; of anything else none."""
+    return node if isinstance(node, tuple) else tuple([getattr(node, name) for name in _names(node)])
+
+
+def _names(node: Any) -> tuple[str, ...]:
+    """The fields of a dataclass; none of anything else."""
+    kind = type(node)
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+    return _NAMES[kind]
 
 
 def _part(node: ByOption, values: Mapping[str, Value]) -> Any:

@@ -74,7 +74,11 @@ def check_paths(paths: Sequence[str], entries: Sequence[RecipeReport]) -> None:
     Raises:
         UsageError: when there is one.
     """
-    known = dict.fromkeys(path for entry in entries for path in paths_of(entry.figures))
+    known: dict[str, None] = {}
+    for entry in entries:
+        if all(path in known for path in paths):
+            return
+        known |= dict.fromkeys(paths_of(entry.figures))
     for path in paths:
         if known and path not in known:
             some = "effective_batch_size.value, gradient_left.all, product_left, unmasked_mismatch_kl.token"
