@@ -3,7 +3,7 @@
 python benchmarks/analyze.py [--tokens 30_000_000] [--dump FILE] [--repeats 5]
 
 Every measurement runs in a fresh process on a warm file, floor and analyze in turn. Imports and rendering are left
-out: a process first analyzes a tiny dump. Peak memory is the process's largest resident set less that after
+out: a process first analyzes a small dump. Peak memory is the process's largest resident set less that after
 ``import torch``.
 """
 
@@ -33,7 +33,7 @@ COLUMNS = [
     "loss_mask",
     "advantage",
 ]
-WARM_UP_TOKENS = 50_000
+WARM_UP_TOKENS = 200_000  # groups enough for intervals, so that their compiled loops are loaded, too
 
 
 @dataclass(frozen=True)

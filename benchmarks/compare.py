@@ -17,10 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.analyze import make, peak_bytes
+from benchmarks.analyze import WARM_UP_TOKENS, make, peak_bytes
 
 HERE = Path(__file__).resolve().parent
-WARM_UP_TOKENS = 50_000
 RECIPES = ["trl/token_mask", "trl/sequence_mask"]
 SWEEPS = ["clip_max=1.2:12:20:log", "clip_min=0.05:0.95:10"]
 

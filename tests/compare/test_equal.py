@@ -48,7 +48,7 @@ CASES = {
 def _no_intervals(monkeypatch):
     """They and the frameworks' metrics cost more than all else, and settings of a sweep have neither."""
     none = "iscope.analysis.intervals.deferred.intervals"
-    monkeypatch.setattr(none, lambda _, of, __: np.full((of.shape[1], 2), np.nan))
+    monkeypatch.setattr(none, lambda _, of, __: np.full((len(of), 2), np.nan))
     monkeypatch.setattr("iscope.analysis.report.framework_metrics", lambda *_: {})
 
 
