@@ -13,7 +13,7 @@ from torch import Tensor
 from iscope.recipes.model import Filter, Pair
 from iscope.replay.contrast import Contrast, Shares
 from iscope.replay.cuts import Cuts
-from iscope.replay.exponential import exp_rest
+from iscope.replay.exp_rest import exp_rest
 from iscope.replay.gathered import Gathered, places_of, segments_left
 from iscope.replay.joined import Joined
 from iscope.replay.segments import Segments, expm1

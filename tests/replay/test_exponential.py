@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscope.replay.exponential import exp_rest, expm1_and_rest
+from iscope.replay.exp_rest import exp_rest
+from iscope.replay.exponential import expm1_and_rest
 from tests.pretend_device import pretend_device
 
 EPS = 2.0**-52
