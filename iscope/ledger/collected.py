@@ -14,7 +14,11 @@ from iscope.ledger.rows import Array, Held, LedgerRows, Piece
 from iscope.ledger.run import Run, Spill
 
 # Bytes of rows that are held in memory; they are about 900 bytes each with the default recipes.
-HELD = 2**27
+HELD = 3 * 2**25
+# Rows stand between what batches let go of, so that it is not used again: bytes of them after which it is given back.
+_RELEASED = 2**25
+# How many times less is written at once.
+_PIECES = 8
 # Files that stay as they are when rows are put together; more of them are copied into one.
 _RUNS = 64
 
@@ -40,8 +44,9 @@ class RowsBuilder:
         """
         small = _small(measured)
         self._parts.append((described, small))
-        self.held += sum(int(frame.estimated_size()) for frame in described)
-        self.held += sum(column.nbytes for column in small.values())
+        before, self.held = self.held, self.held + _size(self._parts[-1])
+        if self.held // _RELEASED > before // _RELEASED:
+            release()
 
     def spill(self) -> None:
         """Write what is held to a temporary file.
@@ -51,8 +56,9 @@ class RowsBuilder:
         """
         if self._parts:
             self._spill = self._spill or Spill()
-            self._spill.add(_table(self._parts, None))
-            self._parts, self.held = [], 0
+            parts, self._parts, self.held = self._parts[::-1], [], 0
+            while parts:  # all at once, as much memory again would be taken
+                self._spill.add(_table(_last(parts, HELD // _PIECES), None))
             release()
 
     def finish(self) -> LedgerRows | None:
@@ -128,6 +134,21 @@ def _table(parts: Sequence[_Part], order: Array | None) -> pl.DataFrame:
         for _, measured in parts:
             del measured[name]
     return (described if order is None else described[order]).hstack(columns)
+
+
+def _last(parts: list[_Part], most: int) -> list[_Part]:
+    """Take so many bytes of parts, or one, from the end of a list."""
+    taken: list[_Part] = []
+    size = 0
+    while parts and (not taken or size < most):
+        taken.append(parts.pop())
+        size += _size(taken[-1])
+    return taken
+
+
+def _size(part: _Part) -> int:
+    described, measured = part
+    return sum(int(frame.estimated_size()) for frame in described) + sum(column.nbytes for column in measured.values())
 
 
 def _described(parts: Sequence[_Part]) -> pl.DataFrame:
