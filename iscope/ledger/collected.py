@@ -14,9 +14,9 @@ from iscope.ledger.rows import Array, Held, LedgerRows, Piece
 from iscope.ledger.run import Run, Spill
 
 # Bytes of rows that are held in memory; they are about 900 bytes each with the default recipes.
-HELD = 3 * 2**25
+HELD = 2**27
 # Rows stand between what batches let go of, so that it is not used again: bytes of them after which it is given back.
-_RELEASED = 2**25
+_RELEASED = 2**26
 # How many times less is written at once.
 _PIECES = 8
 # Files that stay as they are when rows are put together; more of them are copied into one.
