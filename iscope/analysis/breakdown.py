@@ -105,18 +105,19 @@ def plain(value: Node) -> Node:
 
 
 def _figures(rows: Rows, parts: Parts) -> list[Figures]:
-    names = ("log_ratio_sum", "k3_sum", "weight_sum", "weight_sq")
-    columns = [*(rows.pair(name) for name in names), rows["trainer_logprob_sum"], rows.n, *variance_columns(rows)]
-    k1, k3, weight, square, log_p, n, above, below = parts.sums_of(columns)
+    k3, weight, square = (rows.pair(name) for name in ("k3_sum", "weight_sum", "weight_sq"))
+    k1, minus_log_p = -rows.pair("log_ratio_sum"), -rows["trainer_logprob_sum"]
+    sums = parts.sums_of([k1, k3, weight, square, minus_log_p, rows.n, *variance_columns(rows)])
+    of_k1, of_k3, of_weight, of_square, of_log_p, n, above, below = sums
     rollouts, tokens = parts.sizes, parts.sum(rows.n)
     figures: dict[str, list[Figure]] = {
-        "k1": parts.ratios(-k1, n),
-        "k3": parts.ratios(k3, n),
+        "k1": parts.ratios(of_k1, n),
+        "k3": parts.ratios(of_k3, n),
         "abs_max": [figure(value) for value in parts.max(largest(rows)).tolist()],
-        "ess_token_fraction": parts.size_shares(weight, square, n),
+        "ess_token_fraction": parts.size_shares(of_weight, of_square, n),
         "ess_sequence_fraction": _shares(parts.effective_size(rows.log_ratio("sequence")), rollouts),
-        "variance_ratio": _variance_ratios(parts.ratios(above, below), parts.total(k3), tokens),
-        "minus_log_p": parts.ratios(-log_p, n),
+        "variance_ratio": _variance_ratios(parts.ratios(above, below), parts.total(of_k3), tokens),
+        "minus_log_p": parts.ratios(of_log_p, n),
         "length": _shares(tokens, rollouts),
         "reward": _means(rows, "reward", parts),
         "zero_advantage": _zero_advantages(rows, parts),

@@ -38,10 +38,6 @@ class PartSums:
     blocks: Array
     of: list[Array]
 
-    def __neg__(self) -> PartSums:
-        """Return the sums of what is minus the column."""
-        return PartSums(-self.blocks, [-sums for sums in self.of])
-
 
 @dataclass(frozen=True)
 class PartWeights:

@@ -236,3 +236,12 @@ def test_ten_thousand_groups():
     rows = iscope.analyze(batch, by=["group"]).breakdowns["group"]
     assert [row["value"] for row in rows] == [str(index) for index in range(groups)]
     assert rows[7]["recipes"][0]["effective_batch_size"]["value"] == 1
+
+
+def test_policies_that_agree_have_a_k1_of_plain_zero():
+    logprobs = [[-0.5, -0.25]] * 24
+    frame = pl.DataFrame(
+        {"rollout_id": range(24), "step": [0, 1] * 12, "trainer_logprobs": logprobs, "inference_logprobs": logprobs}
+    )
+    for row in iscope.analyze(frame).breakdowns["step"]:
+        assert (row["k1"].value, math.copysign(1.0, row["k1"].value)) == (0.0, 1.0)
