@@ -61,7 +61,7 @@ class Headlines:
         if self._base is None or self._base.of is not base:
             self._base = _Sides.over(base, self._parts)
         after, before = _Sides.over(kept, self._parts), self._base
-        left = [self._parts.log_ratios(after.sums[name], before.sums[name], why) for name, why in EMPTY.items()]
+        left = [self._parts.weight_ratios(after.sums[name], before.sums[name], why) for name, why in EMPTY.items()]
         return [
             _entry(size, "gradient", whole, dict(zip(EMPTY, of_part, strict=True)))
             for size, whole, *of_part in zip(after.sizes, before.sizes, *left, strict=True)

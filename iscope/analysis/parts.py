@@ -129,7 +129,7 @@ class Parts:
         found = [share(above, below, why) for above, below in sums]
         return list(map(pending, found, repeat(Statistic.QUOTIENT), zip(part.of, whole.of, strict=True)))
 
-    def log_ratios(self, part: PartWeights, whole: PartWeights, why: str) -> list[Figure]:
+    def weight_ratios(self, part: PartWeights, whole: PartWeights, why: str) -> list[Figure]:
         """The same of columns of weights; absent where there is no whole, and why."""
         absent, shift = Figure.absent(why), part.weights.top - whole.weights.top
         logs = zip(part.logs.tolist(), whole.logs.tolist(), strict=True)

@@ -48,7 +48,7 @@ def fraction(*arguments):
 
 
 def log_ratio(clusters, part, whole, why):
-    return closed(figures.log_ratio(*Weighed.over(clusters, part, whole), why))
+    return closed(figures.weight_ratio(*Weighed.over(clusters, part, whole), why))
 
 
 def log_size(clusters, weights):
@@ -256,7 +256,7 @@ def test_parts_bound_figures_of_several_kinds_together():
     sizes, left, base = closed(
         [
             parts.effective_sizes(weights, squares),
-            parts.log_ratios(weights, whole, ""),
+            parts.weight_ratios(weights, whole, ""),
             parts.effective_sizes(whole, of_others),
         ]
     )
@@ -282,7 +282,7 @@ def test_parts_whose_weights_are_far_below_the_largest():
     assert far.value == pytest.approx(near.value, rel=1e-9)
     assert near.low is not None
     assert none == Figure(0.0)
-    shares = closed(parts.log_ratios(same, same, "nothing"))
+    shares = closed(parts.weight_ratios(same, same, "nothing"))
     assert [one.value for one in shares[:2]] == pytest.approx([1.0, 1.0])
     assert shares[2] == Figure.absent("nothing")
 
@@ -428,7 +428,7 @@ def test_a_tree_of_figures_gets_the_intervals_that_each_has_alone():
             "ratio": figures.ratio(each(60), part, whole),
             "few": figures.ratio(each(12), part[:12], whole[:12]),
             "none": figures.ratio(each(60), part, 0 * whole, "empty"),
-            "logs": figures.log_ratio(*weights, ""),
+            "logs": figures.weight_ratio(*weights, ""),
             "sizes": [*figures.size(each(60), part, part**2, np.ones(60)), 7, "word", None],
         }
 

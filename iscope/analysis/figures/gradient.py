@@ -16,7 +16,7 @@ import numpy as np
 
 from iscope.analysis.denominators import denominators
 from iscope.analysis.figures.weights import weights_of
-from iscope.analysis.intervals import Clusters, Weighed, log_ratio, log_size, part_of, pending
+from iscope.analysis.intervals import Clusters, Weighed, log_size, part_of, pending, weight_ratio
 from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, read_only
@@ -145,7 +145,7 @@ class _Summed:
 def _gradient_left(rows: RecipeRows, kept: _Summed, base: _Summed) -> Figures:
     """What is left of all, by sign, and among survivors."""
     empty = EMPTY | ({} if rows.rows.rollouts else {"all": NO_TOKENS})
-    left = {name: log_ratio(kept.sums[name], base.sums[name], why) for name, why in empty.items()}
+    left = {name: weight_ratio(kept.sums[name], base.sums[name], why) for name, why in empty.items()}
     return {**left, "survivors": _survivors(rows, kept, base, empty["all"])}
 
 

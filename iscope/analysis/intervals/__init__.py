@@ -30,11 +30,11 @@ from iscope.analysis.intervals.deferred import Closing, closed, pending
 from iscope.analysis.intervals.figures import (
     Weighed,
     fraction,
-    log_ratio,
     log_size,
     part_of,
     ratio,
     size,
+    weight_ratio,
 )
 from iscope.analysis.intervals.listed import LISTED
 
@@ -45,10 +45,10 @@ __all__ = [
     "Weighed",
     "closed",
     "fraction",
-    "log_ratio",
     "log_size",
     "part_of",
     "pending",
     "ratio",
     "size",
+    "weight_ratio",
 ]

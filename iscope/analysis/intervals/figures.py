@@ -79,7 +79,7 @@ def log_size(of: Weighed, squares: Array) -> Figure:
     return pending(figure(kish(*(float(column.sum()) for column in sums))), Statistic.SIZE, sums)
 
 
-def log_ratio(part: Weighed, whole: Weighed, why: str) -> Figure:
+def weight_ratio(part: Weighed, whole: Weighed, why: str) -> Figure:
     """Sum of weights over the sum of others; absent where there is no whole, and why."""
     if whole.weights.log_sum == -math.inf:
         return Figure.absent(why)
