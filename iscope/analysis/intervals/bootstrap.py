@@ -21,6 +21,8 @@ FEWEST_CLUSTERS = 10
 _FEWEST_CARRYING = 2.0
 _MOST_UNDEFINED = 0.05
 _EXACT_BITS = 52
+_AT_ONCE = 64  # columns that fit into a core's cache, beside some draws
+_LARGEST_POWER = 1000  # the power itself is a normal number of float64
 _SUMS = 4  # of a statistic, at most
 ROUNDING = 1e-12
 _NORMAL = NormalDist()
@@ -53,11 +55,21 @@ def resampled(blocks: Array) -> Array:
     exact: its bits do not depend on the order of it.
     """
     count = blocks.shape[1]
-    _, exponent = np.frexp(np.abs(blocks).max(axis=1, keepdims=True))
+    _, exponent = np.frexp(np.abs(blocks).max(axis=1, keepdims=True, initial=0.0))
     shift = _EXACT_BITS - count.bit_length() - exponent
-    found = np.empty((len(blocks), REPLICATES))
-    sum_draws(found, np.rint(np.ldexp(blocks, shift)), draws(count))
-    return np.asarray(np.ldexp(found, -shift, out=found))
+    found, times = np.empty((len(blocks), REPLICATES)), draws(count)
+    for first in range(0, len(blocks), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        sum_draws(found[some], np.rint(_times_power(blocks[some], shift[some])), times)
+        found[some] = _times_power(found[some], -shift[some])
+    return found
+
+
+def _times_power(values: Array, shift: Array) -> Array:
+    """Values [J, K] times 2^shift, integers [J, 1]."""
+    if np.abs(shift).max() > _LARGEST_POWER:
+        return np.asarray(np.ldexp(values, shift))
+    return np.asarray(values * np.ldexp(1.0, shift))  # quicker by far
 
 
 def interval(table: Array, statistic: Statistic) -> Ends:
