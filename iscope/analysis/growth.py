@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 
 from iscope.analysis.lengths import Lengths
+from iscope.analysis.normal import chance_below
 from iscope.analysis.numbers import Array
 from iscope.analysis.rows import Rows
 from iscope.recipes.bounds import Band
 from iscope.recipes.model import Level, Pair
+from iscope.replay.compiled import compiled
 
 _PRIOR_TOKENS = 8
-_AT_ONCE = 2048  # values for which torch wakes no threads, which takes longer than to calculate them
 _KINDS = 32  # kinds of rollouts, by noise, that stand for all of a bucket
+_SMALLEST_VARIANCE = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -63,43 +65,59 @@ class Growth:
         """Standard deviation of d, nats."""
         return math.sqrt(self.variance)
 
-    def at(self, lengths: Array) -> Grown:
-        """Return what S is like of rollouts of each length [L], in scored tokens."""
-        nearest = np.minimum(np.searchsorted(self.longest, lengths), self.longest.size - 1)
-        kinds, counts, spans = self.kinds[nearest], self.counts[nearest], lengths.astype(np.float64)[:, None]
-        share = kinds / self.variance if self.variance > 0 else np.ones_like(kinds)
-        deviation = np.sqrt(np.maximum(kinds * spans, np.finfo(np.float64).tiny))
-        return Grown(spans, self.drift * share * spans, deviation, counts)
+    def chance(self, lengths: Array, band: Band) -> Array:
+        """Chance that a band on S or G holds for a rollout of each length [L], int64, in scored tokens."""
+        nearest, found = (
+            np.minimum(np.searchsorted(self.longest, lengths), self.longest.size - 1),
+            np.empty(len(lengths)),
+        )
+        of_mean = band.level is Level.GEOMETRIC
+        fill_chances(
+            found, lengths, nearest, self.kinds, self.counts, self.drift, self.variance, band.low, band.high, of_mean
+        )
+        return found
 
 
-@dataclass(frozen=True)
-class Grown:
-    """S of rollouts of L lengths and K kinds each.
+@compiled()
+def fill_chances(
+    found: Any,
+    lengths: Any,
+    nearest: Any,
+    kinds: Any,
+    counts: Any,
+    drift: float,
+    variance: float,
+    low: float,
+    high: float,
+    of_mean: bool,
+) -> None:
+    """Write the chance that bounds hold at each length, see ``Growth``.
 
-    Attributes:
-        spans: the lengths [L, 1], in scored tokens.
-        mean: mean of S of each kind [L, K], nats.
-        deviation: its standard deviation [L, K].
-        counts: how many rollouts are of each kind [L, K].
+    Args:
+        found: where to write, float64 [L].
+        lengths: in scored tokens, int64 [L].
+        nearest: the bucket of each, int64 [L].
+        kinds: variance per token by bucket and kind, float64 [B, K].
+        counts: rollouts by bucket and kind, int64 [B, K].
+        drift: nats per token.
+        variance: nats^2 per token.
+        low: nats, or -inf.
+        high: nats, or inf.
+        of_mean: whether bounds are on G, not on S.
     """
-
-    spans: Array
-    mean: Array
-    deviation: Array
-    counts: Array
-
-    def chance(self, band: Band) -> Array:
-        """Chance that a band on S or G holds for a rollout of each length [L]."""
-        per = self.spans if band.level is Level.GEOMETRIC else 1.0
-        inside = np.broadcast_to(self._below(band.high * per) - self._below(band.low * per), self.mean.shape)
-        chances: Array = np.maximum(np.einsum("lk,lk->l", inside, self.counts) / self.counts.sum(axis=1), 0.0)
-        return chances
-
-    def _below(self, end: Array | float) -> Array | float:
-        """Chance [L, K] to lie below the end of a band, which may be open there."""
-        if np.isinf(end).all():
-            return float(np.all(end > 0))
-        return _normal((end - self.mean) / self.deviation)
+    for at in range(len(lengths)):
+        span, bucket = float(lengths[at]), nearest[at]
+        per = span if of_mean else 1.0
+        inside, rollouts = 0.0, 0
+        for kind in range(kinds.shape[1]):
+            own = kinds[bucket, kind]
+            mean = drift * span * (own / variance if variance > 0.0 else 1.0)
+            deviation = math.sqrt(max(own * span, _SMALLEST_VARIANCE))
+            above = 1.0 if high == math.inf else chance_below((high * per - mean) / deviation)
+            below = 0.0 if low == -math.inf else chance_below((low * per - mean) / deviation)
+            inside += counts[bucket, kind] * (above - below)
+            rollouts += counts[bucket, kind]
+        found[at] = max(inside / rollouts, 0.0)
 
 
 def _kinds(ordered: Array) -> tuple[Array, Array]:
@@ -107,10 +125,3 @@ def _kinds(ordered: Array) -> tuple[Array, Array]:
     parts = np.array_split(ordered, _KINDS)
     sizes = np.array([part.size for part in parts])
     return np.array([(part if part.size else ordered).mean() for part in parts]), sizes
-
-
-def _normal(values: Array) -> Array:
-    """Distribution function of the standard normal."""
-    flat = torch.from_numpy(values).reshape(-1)
-    below = [torch.special.ndtr(flat[first : first + _AT_ONCE]) for first in range(0, values.size, _AT_ONCE)]
-    return torch.cat(below).numpy().reshape(values.shape) if below else values

@@ -321,6 +321,13 @@ class RecipeRows:
         fired = self[f"rejected{filter_index}"]  # -1: below, 1: above, 2: some token below and some above
         return self.rows.n * ((fired < 0) | (fired == 2)), self.rows.n * (fired > 0)
 
+    def passed(self, filter_index: int | None) -> Array:
+        """Whether a filter found nothing of a rollout outside its bounds [N]; None is for those of the weight."""
+        if not self.per_token:
+            return np.equal(self["truncated" if filter_index is None else f"rejected{filter_index}"], 0)
+        low, high = (self.truncated_low, self.truncated_high) if filter_index is None else self.rejected(filter_index)
+        return np.equal(low, 0) & np.equal(high, 0)
+
     @property
     @_recent
     def log_mean_weight(self) -> Array:

@@ -67,7 +67,7 @@ def test_the_chance(drawn, length, geometric):
         band = Band("x", 0, level, Pair.TRAINER_INFERENCE, low, high)
         rows = scored_rows(ledger_of(drawn))
         growth = Growth.of(rows, Pair.TRAINER_INFERENCE, Lengths.among(rows.n))
-        found = growth.at(np.array([length])).chance(band)
+        found = growth.chance(np.array([length]), band)
         expected = reference.chance(d, low, high, length, geometric=geometric)
         assert found[0] == pytest.approx(expected, rel=1e-8, abs=1e-10)
 
@@ -185,11 +185,13 @@ def test_short_rollouts_fail_a_mean_and_long_ones_a_sum():
             end = found["keep_90"][name].value
             if end not in (None, 1):
                 variance = found["noise"].value ** 2
-                growth = Growth(found["drift"].value, variance, np.array([64]), np.array([[variance]]), np.ones((1, 1)))
+                growth = Growth(
+                    found["drift"].value, variance, np.array([64]), np.array([[variance]]), np.ones((1, 1), np.int64)
+                )
                 low, high = (math.log(found["bound"][side]) for side in ("low", "high"))
                 band = Band("x", 0, Level(found["level"]), Pair.TRAINER_INFERENCE, low, high)
                 step = -1 if name == "low" else 1
-                inside, outside = growth.at(np.array([end - 4 * step, end + 4 * step])).chance(band)
+                inside, outside = growth.chance(np.array([end - 4 * step, end + 4 * step]), band)
                 assert inside > 0.88
                 assert outside < 0.92
 

@@ -29,7 +29,7 @@ def _sentence(rows: Rows, recipe: BoundRecipe, band: Band) -> str:
     buckets = rows.once("lengths", lambda: Lengths.among(rows.n))
     growth = rows.once(("growth", rows.resolve(band.pair)), lambda: Growth.of(rows, band.pair, buckets))
     counts = np.bincount(buckets.of, minlength=buckets.buckets)
-    chances = [float(growth.at(buckets.some[index]).chance(band).mean()) for index in range(buckets.buckets)]
+    chances = [float(growth.chance(buckets.some[index], band).mean()) for index in range(buckets.buckets)]
     keep = float(np.average(chances, weights=counts))
     if keep >= WANTED:
         return ""

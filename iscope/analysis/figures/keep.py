@@ -58,8 +58,8 @@ def _entry(rows: RecipeRows, band: Band) -> Figures:
     name = (rows.rows.resolve(band.pair),)
     growth = rows.rows.once(("growth", *name), lambda: Growth.of(rows.rows, band.pair, buckets))
     grid = _grid()
-    grown = rows.rows.once(("grown", *name), lambda: growth.at(np.concatenate([grid, *buckets.some])))
-    of_grid, of_some = np.split(grown.chance(band), [grid.size])
+    chances = growth.chance(np.concatenate([grid, *buckets.some]), band)
+    of_grid, of_some = chances[: grid.size], chances[grid.size :]
     lengths = _lengths(rows, band, of_some, buckets)
     like_noise = rows.rows.once(("like noise", *name), lambda: _like_noise(rows.rows, band.pair))
     return head | {
@@ -82,19 +82,12 @@ def _ratio(log: float) -> float | None:
     return None if math.isinf(log) or log > _LARGEST_EXPONENT else float(f"{math.exp(log):.12g}")
 
 
-def _held(rows: RecipeRows, band: Band) -> Array:
-    """Whether the replay found each rollout within the bounds [N]."""
-    low, high = (rows.truncated_low, rows.truncated_high) if band.index is None else rows.rejected(band.index)
-    held: Array = (low == 0) & (high == 0)
-    return held
-
-
 def _lengths(rows: RecipeRows, band: Band, chance: Array, buckets: Lengths) -> list[Figures]:
     """One row per bucket; ``chance`` is that of the lengths that stand for them."""
     force = rows.rows.with_sign(band.signs)
     assert force is not None
-    sums = block_sums(buckets.of, buckets.buckets, [force, force & _held(rows, band)])
-    count, held = (counts.astype(np.int64).tolist() for counts in sums)
+    count = rows.rows.once(("rollouts by length", band.signs), lambda: _by_length(buckets, force))
+    held = _by_length(buckets, force & rows.passed(band.index))
     sizes = np.array([*map(len, buckets.some)])
     chances = (np.add.reduceat(chance, np.cumsum(sizes) - sizes) / sizes).tolist()
     return [
@@ -107,6 +100,12 @@ def _lengths(rows: RecipeRows, band: Band, chance: Array, buckets: Lengths) -> l
         }
         for index, (low, high) in enumerate(buckets.ends)
     ]
+
+
+def _by_length(buckets: Lengths, flags: Array) -> list[int]:
+    """How many rollouts of each bucket are flagged [N]."""
+    found: list[int] = block_sums(buckets.of, buckets.buckets, [flags])[0].astype(np.int64).tolist()
+    return found
 
 
 def _by_chance(growth: Growth, band: Band, grid: Array, chance: Array) -> Figures:
@@ -125,7 +124,7 @@ def _by_chance(growth: Growth, band: Band, grid: Array, chance: Array) -> Figure
 @cache
 def _grid() -> Array:
     """Lengths that are looked at, int64 [L]."""
-    grid: Array = np.unique(np.geomspace(1, _LONGEST, 400).round().astype(np.int64))
+    grid: Array = np.unique(np.geomspace(1, _LONGEST, 128).round().astype(np.int64))
     return grid
 
 
@@ -134,7 +133,7 @@ def _edge(growth: Growth, band: Band, outside: int, inside: int) -> int:
     while abs(inside - outside) > 1:
         between = np.unique(np.linspace(inside, outside, _BETWEEN + 2).astype(np.int64))
         between = between if inside < outside else between[::-1]
-        enough = np.append(growth.at(between[1:-1]).chance(band) >= WANTED, False)
+        enough = np.append(growth.chance(between[1:-1], band) >= WANTED, False)
         first = int(enough.argmin())
         inside, outside = int(between[first]), int(between[first + 1])
     return inside
