@@ -161,9 +161,9 @@ class Parts:
 
     def sums_of(self, columns: Sequence[Array]) -> list[PartSums]:
         """Sum columns [N] up over the blocks of each part; together, which takes less than one after the other."""
-        starts = self._blocks.starts[1:]
+        starts, ends = self._blocks.starts.tolist(), (self._blocks.starts + self._blocks.counts).tolist()
         found = block_sums(self._blocks.of, int(self._blocks.counts.sum()), columns)
-        return [PartSums(blocks, np.split(blocks, starts) if len(self.order) else []) for blocks in found]
+        return [PartSums(blocks, [blocks[a:b] for a, b in zip(starts, ends, strict=True)]) for blocks in found]
 
     def total(self, sums: PartSums) -> Array:
         """Sum over each part."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Figure:
     """One number of the report, or the reason why there is none.
 
@@ -27,13 +27,26 @@ class Figure:
     log10: float | None = None
     bin: tuple[float, float] | None = None
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        value: float | int | None,
+        low: float | None = None,
+        high: float | None = None,
+        why: str | None = None,
+        log10: float | None = None,
+        bin: tuple[float, float] | None = None,
+    ) -> None:
         """Refuse what JSON cannot hold and what a reader could not interpret."""
-        for number in (self.value, self.low, self.high, self.log10, *(self.bin or ())):
-            if number is not None and not math.isfinite(number):
+        # A report has thousands: one by one the attributes of a frozen dataclass take several times as long.
+        self.__dict__["value"] = value
+        if low is not None or high is not None or why is not None or log10 is not None or bin is not None:
+            self.__dict__.update(low=low, high=high, why=why, log10=log10, bin=bin)
+            if not all(math.isfinite(number) for number in (low, high, log10, *(bin or ())) if number is not None):
                 raise ValueError(f"a figure must be finite or absent, not {self}")
-        if self.value is None and self.why is None:
+        if value is None and why is None:
             raise ValueError("an absent figure says why")
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"a figure must be finite or absent, not {self}")
 
     @classmethod
     def absent(cls, why: str) -> Figure:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from iscope.analysis.frameworks.trl_losses import loss_metrics
-from iscope.analysis.numbers import Array, Scaled, figure, from_log, log_of, share
+from iscope.analysis.numbers import Array, Scaled, exp_of, figure, from_log, log_of, share
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Level, Pair, bound_value
@@ -111,6 +111,8 @@ def _modified(rows: RecipeRows) -> Figure:
         return Figure.absent(_MIXED)
     if rows.per_token:
         return share(int(rows["modified"].sum()), rows.rows.tokens, _EMPTY)
+    final, raw = _frozen_log_weight(rows), rows.rows.log_ratio(Level.SEQUENCE, _PAIR)
+    apart = np.flatnonzero(final != raw)
     with np.errstate(over="ignore"):
-        final, raw = np.exp(_frozen_log_weight(rows)), np.exp(rows.rows.log_ratio(Level.SEQUENCE, _PAIR))
-    return share(int((final != raw).sum()), rows.rows.rollouts, "no rollouts")
+        changed = int(np.count_nonzero(exp_of(final[apart]) != exp_of(raw[apart])))
+    return share(changed, rows.rows.rollouts, "no rollouts")
