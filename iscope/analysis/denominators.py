@@ -22,6 +22,9 @@ from iscope.recipes.model import Aggregation, Denominator, Loss
 from iscope.replay.aggregation import Totals, counted_rollouts, counted_tokens, divisors
 from iscope.replay.groups import Groups
 
+_FIRST = torch.zeros(1, dtype=torch.int64)  # the batch, where there is one
+_NO_TOKENS = torch.zeros(1, dtype=torch.int64)  # of rollouts whose own count does not matter
+
 
 @dataclass(frozen=True)
 class Denominators:
@@ -30,13 +33,11 @@ class Denominators:
     Attributes:
         kept: with the recipe: tokens and rollouts that its filters drop do not count, where the framework says so.
         base: uncorrected, nothing dropped.
-        survivors: if only kept tokens, and rollouts and groups with one, counted.
-        full: the same of all loss tokens; counts of the batch stand in for constants that a framework takes instead.
+        full: the same, but that counts of the batch stand in for constants that a framework takes instead.
     """
 
     kept: Array
     base: Array
-    survivors: Array
     full: Array
 
 
@@ -49,24 +50,35 @@ def _denominators(rows: RecipeRows) -> Denominators:
     loss, counted, batch = rows.recipe.loss, rows.recipe.loss.denominator, _Batch.of(rows)
     read, left, gone = batch.read_tokens, batch.left_tokens, batch.gone
     every = counted_rollouts(loss, read, None)
-    plain = Denominator(norm_length=counted.norm_length, counts=counted.counts, counts_dropped=counted.counts_dropped)
-    own = replace(loss, denominator=plain)
-    base, full = latest(
-        rows.rows, "uncorrected denominators", (loss.aggregation, counted), lambda: _uncorrected(batch, own)
-    )
-    kept = torch.from_numpy(np.concatenate([rows.kept, np.zeros(batch.rest, dtype=np.int64)], dtype=np.int64))
+    base, full = latest(rows.rows, "uncorrected denominators", (loss.aggregation, counted), lambda: _uncorrected(batch))
     counted_left = every if counted.counts_dropped else counted_rollouts(loss, left, gone)
     return Denominators(
         kept=base if left is read else batch.logs(loss, left, read if counted.counts_dropped else left, counted_left),
         base=base,
-        survivors=batch.logs(own, kept, kept, torch.from_numpy(kept.numpy() > 0)),
         full=full,
     )
 
 
-def _uncorrected(batch: _Batch, own: Loss) -> tuple[Array, Array]:
+def survivors(rows: RecipeRows) -> Array:
+    """Logs of the full denominators if only kept tokens, and rollouts and groups with one, counted; [N] or [1]."""
+    own, batch, kept = _with_counts(rows.recipe.loss), _Batch.of(rows), rows.kept
+    if batch.is_whole and own.aggregation is not Aggregation.SEQ_MEAN_TOKEN_MEAN:
+        return batch.logs_of_whole(own, _NO_TOKENS, int(kept.sum()), int(np.count_nonzero(kept > 0)))
+    tokens = torch.from_numpy(np.concatenate([kept, np.zeros(batch.rest, dtype=np.int64)], dtype=np.int64))
+    return batch.logs(own, tokens, tokens, tokens > 0)
+
+
+def _with_counts(loss: Loss) -> Loss:
+    """A loss that counts where its framework takes constants."""
+    counted = loss.denominator
+    plain = Denominator(norm_length=counted.norm_length, counts=counted.counts, counts_dropped=counted.counts_dropped)
+    return replace(loss, denominator=plain)
+
+
+def _uncorrected(batch: _Batch) -> tuple[Array, Array]:
     """Base and full ones, which recipes of one loss share."""
     loss, read = batch.rows.recipe.loss, batch.read_tokens
+    own = _with_counts(loss)
     every = counted_rollouts(loss, read, None)
     base = batch.logs(loss, read, read, every)
     return base, base if own == loss else batch.logs(own, read, read, every)
@@ -112,6 +124,11 @@ class _Batch:
         groups = Groups().numbers(_grouped(frame), places) if rows.recipe.loss.aggregation.by_group else None
         return cls(rows, frame, frame.height - rows.rows.rollouts, places, groups)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rollouts are one batch, and nothing goes by groups."""
+        return self.rows.rows.batch_column is None and self.groups is None
+
     @cached_property
     def read_tokens(self) -> Tensor:
         """Loss tokens, scored or not, int64."""
@@ -146,17 +163,19 @@ class _Batch:
             counted: the rollouts that a mean over rollouts counts, and their groups one over groups; None for all.
         """
         scored, summed = self.rows.rows.rollouts, counted_tokens(loss, summed)
-        if self.rows.rows.batch_column is None and self.groups is None:
-            rollouts = summed.numel() if counted is None else np.count_nonzero(counted.numpy())
+        if self.is_whole:
+            rollouts = summed.numel() if counted is None else int(np.count_nonzero(counted.numpy()))
             # NumPy's sums: torch wakes its threads for so little.
-            totals = Totals(torch.tensor([summed.numpy().sum()]), torch.tensor([rollouts]))
-            own = loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_MEAN
-            found = divisors(loss, tokens[: scored if own else 1], torch.zeros(1, dtype=torch.int64), totals)
-        else:
-            totals = Totals.zeros(0).add(summed, self.places, counted, self.groups)
-            found = divisors(loss, tokens, self.places, totals, self.groups)[:scored]
-        logs: Array = np.log(found.numpy())
-        return logs
+            return self.logs_of_whole(loss, tokens[:scored], int(summed.numpy().sum()), rollouts)
+        totals = Totals.zeros(0).add(summed, self.places, counted, self.groups)
+        found = divisors(loss, tokens, self.places, totals, self.groups)[:scored]
+        return np.asarray(np.log(found.numpy()))
+
+    def logs_of_whole(self, loss: Loss, tokens: Tensor, summed: int, counted: int) -> Array:
+        """The same where all rollouts are one batch, given the sums of what each adds; ``tokens`` are [N]."""
+        own = loss.aggregation is Aggregation.SEQ_MEAN_TOKEN_MEAN
+        totals = Totals(torch.tensor([summed]), torch.tensor([counted]))
+        return np.asarray(np.log(divisors(loss, tokens if own else _NO_TOKENS, _FIRST, totals).numpy()))
 
 
 def _integers(column: pl.Series) -> Tensor:

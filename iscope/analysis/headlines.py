@@ -23,7 +23,7 @@ class _Sides:
 
     @classmethod
     def over(cls, of: Gradients, parts: Parts) -> _Sides:
-        weighed, squares = parts.weighed(*of.scaled.values(), squares_of=of.scaled["all"])
+        weighed, squares = parts.weighed(*of.scaled.values())
         sums = dict(zip(of.scaled, weighed, strict=True))
         return cls(of, sums, parts.effective_sizes(sums["all"], squares))
 
@@ -41,10 +41,7 @@ class Headlines:
 
         Effective batch size, gradient left, kept and share of masked rollouts; they wait for their intervals.
         """
-        rollouts, tokens, kept = (
-            counts.tolist()
-            for counts in (self._parts.sizes, self._parts.sum(rows.kept), self._parts.sum(rows.kept > 0))
-        )
+        rollouts, (tokens, kept) = self._parts.sizes.tolist(), self._parts.counts(rows.kept).tolist()
         sides = gradients(rows)
         own = self._weights(rows, rollouts) if sides is None else self._gradient(*sides)
         return [
@@ -68,7 +65,7 @@ class Headlines:
         ]
 
     def _weights(self, rows: RecipeRows, rollouts: list[int]) -> list[Figures]:
-        (weights,), squares = self._parts.weighed(weights_of(rows), squares_of=weights_of(rows))
+        (weights,), squares = self._parts.weighed(weights_of(rows))
         sizes, nothing = self._parts.effective_sizes(weights, squares), Figure.absent(NO_ADVANTAGE)
         return [
             _entry(size, "weights", Figure(float(of_part)), dict.fromkeys(EMPTY, nothing))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from iscope.model import Figure
-from iscope.replay.compiled import compiled
+from iscope.replay.compiled import LANES, compiled
 from iscope.replay.exponential import exp
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -18,6 +18,7 @@ NO_TOKENS = "no scored tokens"
 _LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)
 _SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+_SUMMED = 4096  # values that are summed up by themselves: one sum of all would lose digits
 _LARGEST_NORMAL = 700.0  # exp of less than it, or minus it, is a normal number
 
 
@@ -43,10 +44,6 @@ def from_log(log: float) -> Figure:
     return Figure(value) if value > _SMALLEST_NORMAL else Figure(value, log10=log / math.log(10))
 
 
-# What can be made again from so many weights is held; of more it would take more memory than the time is worth.
-_FEW = 2**18
-
-
 @dataclass(frozen=True)
 class Scaled:
     """Weights given by their logs, over the largest of them: float64 may not hold the weights themselves.
@@ -55,28 +52,26 @@ class Scaled:
         logs: float64 [N], -inf for a weight of 0.
         top: log of the largest; -inf where there is none above 0.
         values: the weights [N] over the largest.
-        log_sum: log of their sum; -inf where there is none above 0.
+        sum: their sum.
+        square_sum: that of their squares.
+        log_sum: log of the sum of the weights; -inf where there is none above 0.
     """
 
     logs: Array
     top: float = field(init=False)
     values: Array = field(init=False)
+    sum: float = field(init=False)
+    square_sum: float = field(init=False)
     log_sum: float = field(init=False)
-    _squares: list[Array] = field(default_factory=list, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Make what there is to know: a cached property would have threads wait for each other (Python 3.11)."""
         top = float(self.logs.max(initial=-math.inf))
-        values = exp_of(self.logs, top) if top > -math.inf else np.zeros(self.logs.size)
-        log_sum = top + math.log(float(values.sum())) if math.isfinite(top) else top
-        self.__dict__.update(top=top, values=values, log_sum=log_sum)
-
-    @property
-    def squares(self) -> Array:
-        """Squares [N] of the weights over the largest; of few, they are at hand."""
-        squares = self._squares[0] if self._squares else np.asarray(self.values**2)
-        self._squares[:] = [squares] if squares.size <= _FEW else []
-        return squares
+        values, total, squares = (
+            _exp_and_sums(self.logs, top) if top > -math.inf else (np.zeros(self.logs.size), 0.0, 0.0)
+        )
+        log_sum = top + math.log(total) if math.isfinite(top) else top
+        self.__dict__.update(top=top, values=values, sum=total, square_sum=squares, log_sum=log_sum)
 
     def effective_size(self, repeats: Array | None = None) -> float:
         """(sum w)^2 / sum w^2, Kish's effective sample size; 0 when all weights are 0.
@@ -86,9 +81,10 @@ class Scaled:
         """
         if self.top == -math.inf:
             return 0.0
-        columns = [self.values, self.squares]
-        weight, square = (float((one if repeats is None else one * repeats).sum()) for one in columns)
-        return weight**2 / square
+        if repeats is None:
+            return self.sum**2 / self.square_sum
+        repeated = self.values * repeats
+        return float(repeated.sum()) ** 2 / float((repeated * self.values).sum())
 
 
 def first_places(codes: Array) -> Array:
@@ -116,20 +112,51 @@ def log_of(values: Array) -> Array:
 
 def exp_of(logs: Array, top: float = 0.0) -> Array:
     """exp of logs - top, 0 at -inf, which NumPy's own takes several times as long for."""
+    return _exp_and_sums(logs, top)[0]
+
+
+def _exp_and_sums(logs: Array, top: float) -> tuple[Array, float, float]:
+    """exp of logs - top, the sum of it, and that of its squares."""
     found = np.empty(logs.shape)
-    odd = _fill_exp(found.reshape(-1), read_only(logs.reshape(-1), np.float64), top)
-    return np.asarray(np.exp(logs - top)) if odd else found
+    odd, total, squares = fill_exp(found.reshape(-1), read_only(logs.reshape(-1), np.float64), top)
+    if odd:
+        found = np.asarray(np.exp(logs - top))
+        with np.errstate(over="ignore"):
+            total, squares = float(found.sum()), float((found**2).sum())
+    return found, total, squares
 
 
-@compiled()
-def _fill_exp(found: Any, logs: Any, top: float) -> int:
-    """Write exp of logs - top; return how many of these leave the normal numbers of float64, and are not -inf."""
-    odd = 0
+@compiled(LANES)
+def fill_exp(found: Any, logs: Any, top: float) -> tuple[int, float, float]:
+    """Write exp of logs - top, and return sums.
+
+    How many of these leave the normal numbers of float64, and are not -inf; the sum of what was written, and that of
+    its squares.
+
+    Args:
+        found: where to write, float64 [N].
+        logs: float64 [N], read only.
+        top: what is taken from each.
+    """
+    odd, total, squares = 0, 0.0, 0.0
+    for first in range(0, len(found), _SUMMED):
+        end = min(first + _SUMMED, len(found))
+        of_some = _fill_some(found[first:end], logs[first:end], top)
+        odd, total, squares = odd + of_some[0], total + of_some[1], squares + of_some[2]
+    return odd, total, squares
+
+
+@compiled(LANES)
+def _fill_some(found: Any, logs: Any, top: float) -> tuple[int, float, float]:
+    odd, total, squares = 0, 0.0, 0.0
     for place in range(len(found)):
         x = logs[place] - top
-        found[place] = exp(x) if x > -math.inf else 0.0
+        value = exp(x) if x > -math.inf else 0.0
+        found[place] = value
+        total += value
+        squares += value * value
         odd += (abs(x) < _LARGEST_NORMAL) == (x == -math.inf)
-    return odd
+    return odd, total, squares
 
 
 @compiled()

@@ -14,10 +14,11 @@ import polars as pl
 
 from iscope.analysis.intervals import Clusters, pending
 from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS
-from iscope.analysis.intervals.clusters import block_sums
+from iscope.analysis.intervals.clusters import block_sums, weight_sums
 from iscope.analysis.intervals.statistics import Statistic
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, from_log, share
+from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, exp_of, from_log, read_only, share
 from iscope.model import Figure
+from iscope.replay.compiled import compiled
 
 # Of more parts than anybody reads, none has intervals: they would cost more than the rest of the report.
 MOST_BOUNDED = 100
@@ -68,6 +69,11 @@ class _Blocks:
     counts: Array
     starts: Array
 
+    @property
+    def in_all(self) -> int:
+        """How many there are."""
+        return int(self.counts.sum())
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -104,6 +110,12 @@ class Parts:
         """Sum of values [N]; integers and flags are counted in int64."""
         wide = values if values.dtype.kind == "f" else values.astype(np.int64)
         return self._reduce(np.add, wide)
+
+    def counts(self, values: Array) -> Array:
+        """Sum of counts [N] and how many are above 0, int64 [2, K]."""
+        found = np.zeros((2, len(self.starts)), dtype=np.int64)
+        count_parts(found, self._part, read_only(values, np.int32))
+        return found
 
     def max(self, values: Array) -> Array:
         """Largest of values [N]."""
@@ -154,16 +166,20 @@ class Parts:
         found = map(share, sizes.tolist(), self.total(count).tolist())
         return list(map(pending, found, repeat(Statistic.SIZE_SHARE), zip(weight.of, square.of, count.of, strict=True)))
 
-    def weighed(self, *weights: Scaled, squares_of: Scaled) -> tuple[list[PartWeights], PartSums]:
-        """Columns of weights with their sums, and the sums of the squares of one of them."""
-        *sums, squares = self.sums_of([*(one.values for one in weights), squares_of.squares])
-        return list(map(PartWeights, weights, sums, map(self._log_sums, weights, sums))), squares
+    def weighed(self, whole: Scaled, *parts: Scaled) -> tuple[list[PartWeights], PartSums]:
+        """Weights, and two parts of them or none, with their sums; and the sums of the squares of the weights."""
+        found = map(self._cut, weight_sums(self._blocks.of, self._blocks.in_all, whole, parts))
+        sums, squares, *of_parts = found
+        weights, each = (whole, *parts), (sums, *of_parts)
+        return list(map(PartWeights, weights, each, map(self._log_sums, weights, each))), squares
 
     def sums_of(self, columns: Sequence[Array]) -> list[PartSums]:
         """Sum columns [N] up over the blocks of each part; together, which takes less than one after the other."""
-        starts, ends = self._blocks.starts.tolist(), (self._blocks.starts + self._blocks.counts).tolist()
-        found = block_sums(self._blocks.of, int(self._blocks.counts.sum()), columns)
-        return [PartSums(blocks, [blocks[a:b] for a, b in zip(starts, ends, strict=True)]) for blocks in found]
+        return list(map(self._cut, block_sums(self._blocks.of, self._blocks.in_all, columns)))
+
+    def _cut(self, blocks: Array) -> PartSums:
+        ends = zip(self._blocks.starts.tolist(), (self._blocks.starts + self._blocks.counts).tolist(), strict=True)
+        return PartSums(blocks, [blocks[start:end] for start, end in ends])
 
     def total(self, sums: PartSums) -> Array:
         """Sum over each part."""
@@ -174,6 +190,11 @@ class Parts:
         if (sums < _SMALLEST_SUM).any():
             return self.log_sum_exp(weights.logs)
         return np.asarray(np.log(sums) + weights.top)
+
+    @cached_property
+    def _part(self) -> Array:
+        """The part of each row, int64 [N]."""
+        return self._spread(np.arange(len(self.starts)))
 
     @cached_property
     def _blocks(self) -> _Blocks:
@@ -201,6 +222,21 @@ class Parts:
         spread = np.empty(len(self.order), dtype=of_parts.dtype)
         spread[self.order] = np.repeat(of_parts, self.sizes)
         return spread
+
+
+@compiled()
+def count_parts(found: Any, part: Any, values: Any) -> None:
+    """Add up counts, and how many are above 0, by part.
+
+    Args:
+        found: what to add to, int64 [2, K].
+        part: the part of each row, int64 [N], from 0.
+        values: int32 [N], read only.
+    """
+    for row in range(len(part)):
+        at = np.uint64(part[row])
+        found[0, at] += values[row]
+        found[1, at] += values[row] > 0
 
 
 def _sortable(key: pl.Series) -> pl.Series:

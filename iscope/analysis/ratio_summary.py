@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iscope.analysis.intervals import Clusters, fraction, ratio, size
+from iscope.analysis.intervals import Clusters, fraction, ratio, size_of
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log, read_only, share
 from iscope.analysis.order_statistics import at_ranks, rank_of
 from iscope.ledger import histogram
@@ -56,7 +56,8 @@ class Moments:
 
     def effective_size(self) -> tuple[Figure, Figure]:
         """(sum w)^2 / sum w^2, 0 when all weights are 0, and its share of their number."""
-        return size(self.clusters, self.weight, self.weight_sq, self.count)
+        weight, square, count = self.clusters.sums_of([self.weight, self.weight_sq, self.count])
+        return size_of(weight, square, count)
 
 
 def rollout_summary(weights: Scaled) -> Figures:
@@ -65,34 +66,39 @@ def rollout_summary(weights: Scaled) -> Figures:
     if not logs.size:
         return _absent("no rollouts with scored tokens")
     found = at_ranks(logs, *(rank_of(at, logs.size) for at in QUANTILES.values()))
+    outside, *excess = excess_sums(read_only(logs, np.float64))
     return {
         "min": from_log(float(logs.min())),
         "mean": from_log(weights.log_sum - math.log(logs.size)),
         "max": from_log(weights.top),
-        "std": _std(weights),
+        "std": _std(weights, *excess),
         **dict(zip(QUANTILES, map(from_log, found), strict=True)),
-        "outside_half_two": share(int(np.count_nonzero(np.abs(logs) > _LOG_TWO)), logs.size),
+        "outside_half_two": share(outside, logs.size),
     }
 
 
-def _std(weights: Scaled) -> Figure:
-    """Population standard deviation, from moments about 1 and scaled where the squares would overflow."""
+def _std(weights: Scaled, first: float, second: float) -> Figure:
+    """Population standard deviation, from sums of w - 1 and of its square, and scaled where these would overflow."""
     if weights.top < _LARGEST_SQUARED:
-        first, second = (total / weights.logs.size for total in excess_sums(read_only(weights.logs, np.float64)))
-        return figure(math.sqrt(max(0.0, second - first**2)))
+        return figure(math.sqrt(max(0.0, second / weights.logs.size - (first / weights.logs.size) ** 2)))
     spread = float(np.std(weights.values))
     return from_log(weights.top + math.log(spread)) if spread > 0 else Figure(0.0)
 
 
 @compiled(LANES)
-def excess_sums(logs: Any) -> tuple[float, float]:
-    """Sums of w - 1 and of (w - 1)^2 of weights given by their logs, float64 [N], read only."""
-    first = second = 0.0
+def excess_sums(logs: Any) -> tuple[int, float, float]:
+    """How many weights w are below 1/2 or above 2, and the sums of w - 1 and of (w - 1)^2.
+
+    Args:
+        logs: their logs, float64 [N], read only.
+    """
+    outside, first, second = 0, 0.0, 0.0
     for row in range(len(logs)):
         excess = expm1_and_rest(logs[row])[0]
         first += excess
         second += excess * excess
-    return first, second
+        outside += abs(logs[row]) > _LOG_TWO
+    return outside, first, second
 
 
 def token_summary(

@@ -12,13 +12,14 @@ import polars as pl
 import torch
 
 from iscope.analysis.intervals.clusters import Clusters, cluster_codes
-from iscope.analysis.numbers import Array, log_of
+from iscope.analysis.numbers import Array, log_of, read_only
 from iscope.analysis.ratio_summary import Moments
 from iscope.ledger.histogram import Counts
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.rows import LedgerRows, Recent
 from iscope.ledger.tail import Tails
 from iscope.recipes.model import BoundRecipe, Level, Pair, Signs
+from iscope.replay.compiled import compiled
 from iscope.replay.normalisation import mean_parts, mean_weight
 from iscope.replay.segments import Segments
 
@@ -105,7 +106,8 @@ class Rows:
 
     def __getitem__(self, name: str) -> Array:
         """Return a column as an array."""
-        return self.frame[name].to_numpy()
+        column = self.frame[name]
+        return _flags(column) if column.dtype == pl.Boolean else column.to_numpy()
 
     def __contains__(self, name: str) -> bool:
         """Whether the rows have this column."""
@@ -157,6 +159,15 @@ class Rows:
         """S (``sequence``) or G = S / n (``geometric``) of each rollout, nats."""
         total = self.pair("log_ratio_sum", pair)
         return total / np.maximum(self.n, 1) if level == "geometric" else total
+
+
+def _flags(column: pl.Series) -> Array:
+    """Flags as an array, which polars takes several times as long for."""
+    if column.null_count() or not len(column):
+        return column.to_numpy()
+    bits = column.to_arrow()
+    packed = np.frombuffer(bits.buffers()[1], np.uint8)
+    return np.unpackbits(packed, count=bits.offset + len(bits), bitorder="little")[bits.offset :].view(np.bool_)
 
 
 def scored_rows(ledger: Ledger) -> Rows:
@@ -277,11 +288,17 @@ class RecipeRows:
 
     @property
     @_recent
+    def _of_rollouts(self) -> Array:
+        """Tokens kept, raised, cut and modified of a recipe that treats a rollout's tokens alike, int32 [4, N]."""
+        found = np.empty((4, self.rows.rollouts), dtype=np.int32)
+        kept = self["kept"] if self._has("kept") else np.ones(self.rows.rollouts, dtype=np.bool_)
+        spread_decisions(found, *map(read_only, (self.rows.n, kept, self["truncated"]), (np.int32, np.bool_, np.int8)))
+        return found
+
+    @property
     def kept(self) -> Array:
         """Tokens that were not rejected."""
-        if self.per_token:
-            return self["kept"]
-        return self.rows.n * self["kept"] if self._has("kept") else self.rows.n
+        return self["kept"] if self.per_token else self._of_rollouts[0]
 
     @property
     @_recent
@@ -295,31 +312,35 @@ class RecipeRows:
         return self["logged.dropped"] if self._has("logged.dropped") else np.zeros(self.rows.rollouts, dtype=np.int64)
 
     @property
-    @_recent
     def truncated_low(self) -> Array:
         """Tokens whose weight was raised to the lower bound."""
-        return self["truncated_low"] if self.per_token else self.rows.n * (self["truncated"] < 0)
+        return self["truncated_low"] if self.per_token else self._of_rollouts[1]
 
     @property
-    @_recent
     def truncated_high(self) -> Array:
         """Tokens whose weight was cut to the upper bound."""
-        return self["truncated_high"] if self.per_token else self.rows.n * (self["truncated"] > 0)
+        return self["truncated_high"] if self.per_token else self._of_rollouts[2]
 
     @property
-    @_recent
     def modified(self) -> Array:
         """Tokens that were truncated or rejected."""
-        if self.per_token:
-            return self["modified"]
-        return np.where(self["truncated"] != 0, self.rows.n, self.masked)
+        return self["modified"] if self.per_token else self._of_rollouts[3]
 
     def rejected(self, filter_index: int) -> tuple[Array, Array]:
         """Tokens that a filter found below and above its bounds."""
         if self.per_token:
             return self[f"rejected{filter_index}_low"], self[f"rejected{filter_index}_high"]
-        fired = self[f"rejected{filter_index}"]  # -1: below, 1: above, 2: some token below and some above
-        return self.rows.n * ((fired < 0) | (fired == 2)), self.rows.n * (fired > 0)
+        return _below_and_above(self.rows.n, self[f"rejected{filter_index}"])
+
+    def counts_rejected(self, filter_index: int) -> tuple[int, int, int, int]:
+        """How many tokens a filter found below and above its bounds, and how many rollouts with such tokens."""
+        if self.per_token:
+            low, high = self.rejected(filter_index)
+        else:
+            fired = self[f"rejected{filter_index}"]
+            places = np.flatnonzero(fired != 0)
+            low, high = _below_and_above(self.rows.n[places], fired[places])
+        return int(low.sum()), int(high.sum()), int(np.count_nonzero(low)), int(np.count_nonzero(high))
 
     def passed(self, filter_index: int | None) -> Array:
         """Whether a filter found nothing of a rollout outside its bounds [N]; None is for those of the weight."""
@@ -372,3 +393,26 @@ class RecipeRows:
         if self.per_token:
             return self["k3_masked"]
         return np.where(self.masked > 0, self.rows.pair("k3_sum", self.recipe.weight.pair), 0.0)
+
+
+def _below_and_above(n: Array, fired: Array) -> tuple[Array, Array]:
+    """Tokens of rollouts [N] that a filter found below its bounds (-1) and above (1); at 2 some below, some above."""
+    return n * ((fired < 0) | (fired == 2)), n * (fired > 0)
+
+
+@compiled()
+def spread_decisions(found: Any, n: Any, kept: Any, truncated: Any) -> None:
+    """Write how many tokens of each rollout are kept, raised to a lower bound, cut to an upper one, and modified.
+
+    Args:
+        found: where to write, int32 [4, N].
+        n: scored tokens of each rollout, int32 [N], read only, as all that follow.
+        kept: whether it is not rejected, bool [N].
+        truncated: int8 [N], below 0 where its weight was raised, above where it was cut.
+    """
+    for row in range(len(n)):
+        tokens, cut = n[row], truncated[row]
+        found[0, row] = tokens if kept[row] else 0
+        found[1, row] = tokens if cut < 0 else 0
+        found[2, row] = tokens if cut > 0 else 0
+        found[3, row] = tokens if (cut != 0) | (not kept[row]) else 0

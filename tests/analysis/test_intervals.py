@@ -48,11 +48,12 @@ def fraction(*arguments):
 
 
 def log_ratio(clusters, part, whole, why):
-    return closed(figures.weight_ratio(*Weighed.over(clusters, part, whole), why))
+    return closed(figures.weight_ratio(*(Weighed.over(clusters, one)[0][0] for one in (part, whole)), why))
 
 
 def log_size(clusters, weights):
-    return closed(figures.log_size(*Weighed.over(clusters, weights), clusters.sums(weights.squares)))
+    (weighed,), squares = Weighed.over(clusters, weights)
+    return closed(figures.log_size(weighed, squares))
 
 
 def together(sums, statistic):
@@ -250,9 +251,8 @@ def test_parts_bound_figures_of_several_kinds_together():
     group = np.repeat(np.arange(115), 3)
     logs, others = random.normal(0, 0.5, 345), random.normal(-0.2, 0.5, 345)
     parts = Parts.of(key, group)
-    (weights, whole), squares = parts.weighed(Scaled(logs), Scaled(others), squares_of=(one := Scaled(logs)))
-    _, of_others = parts.weighed(squares_of=Scaled(others))
-    assert one.top == weights.weights.top
+    (weights,), squares = parts.weighed(Scaled(logs))
+    (whole,), of_others = parts.weighed(Scaled(others))
     sizes, left, base = closed(
         [
             parts.effective_sizes(weights, squares),
@@ -277,7 +277,7 @@ def test_parts_bound_figures_of_several_kinds_together():
 def test_parts_whose_weights_are_far_below_the_largest():
     logs = np.concatenate([np.linspace(-1, 0, 30), np.linspace(-901, -900, 30), np.full(30, -np.inf)])
     parts = Parts.of(pl.Series(np.repeat([0, 1, 2], 30)), np.arange(90))
-    (same,), squares = parts.weighed(Scaled(logs), squares_of=Scaled(logs))
+    (same,), squares = parts.weighed(Scaled(logs))
     near, far, none = closed(parts.effective_sizes(same, squares))
     assert far.value == pytest.approx(near.value, rel=1e-9)
     assert near.low is not None
@@ -423,13 +423,13 @@ def test_a_million_rollouts():
 def test_a_tree_of_figures_gets_the_intervals_that_each_has_alone():
     def waiting():
         part, whole = (np.random.default_rng(seed).lognormal(0, 0.4, 60) for seed in (1, 2))
-        weights = Weighed.over(each(60), Scaled(np.log(part)), Scaled(np.log(whole) + 3.0))
+        weights = [Weighed.over(each(60), Scaled(log))[0][0] for log in (np.log(part), np.log(whole) + 3.0)]
         return {
             "ratio": figures.ratio(each(60), part, whole),
             "few": figures.ratio(each(12), part[:12], whole[:12]),
             "none": figures.ratio(each(60), part, 0 * whole, "empty"),
             "logs": figures.weight_ratio(*weights, ""),
-            "sizes": [*figures.size(each(60), part, part**2, np.ones(60)), 7, "word", None],
+            "sizes": [*figures.size_of(part, part**2, np.ones(60)), 7, "word", None],
         }
 
     tree = closed(waiting())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from iscope.analysis.intervals import fraction
+from iscope.analysis.intervals import Clusters, fraction_of
+from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, read_only, share
 from iscope.analysis.rows import RecipeRows, Rows
 from iscope.model import Figure, Figures, Node
@@ -20,10 +22,11 @@ def figures(rows: RecipeRows) -> Figures:
     A rollout is masked when no token of it is kept, truncated when any weight of it was cut or raised, modified when
     any token of it was masked or truncated (TRL's frac_modified_importance_sampling_ratio counts the same).
     """
-    low, high = rows.truncated_low, rows.truncated_high
-    signs = rows.rows.once("signs", lambda: _Signs.of_rows(rows.rows))
-    masked, truncated, modified = signs.counts(rows.kept, low + high, rows.modified)
-    of_masked, of_modified = _fractions(rows)
+    found = changed(rows)
+    signs, every = found.signs, found.sums.scored
+    masked, truncated, modified = found.counts
+    of_masked, of_modified = (fraction_of(part, every) for part in (found.sums.masked, found.sums.modified))
+    low, high = found.moved.tolist()
     return {
         "masked": {
             **_counts(rows, masked, of_masked, signs),
@@ -31,8 +34,8 @@ def figures(rows: RecipeRows) -> Figures:
         },
         "truncated": {
             **_counts(rows, truncated, share(int(truncated[0].sum()), rows.rows.tokens), signs),
-            "low": int(low.sum()),
-            "high": int(high.sum()),
+            "low": low,
+            "high": high,
         },
         "modified": _counts(rows, modified, of_modified, signs),
         "kept": {
@@ -42,11 +45,48 @@ def figures(rows: RecipeRows) -> Figures:
     }
 
 
-def _fractions(rows: RecipeRows) -> list[Figure]:
-    """Shares of masked and of modified tokens, which have intervals that cover (``intervals.LISTED``)."""
-    clusters, n, columns = rows.rows.clusters, rows.rows.n, (rows.masked, rows.modified)
-    clusters.sums_of([n, *columns])  # in one pass; then they are at hand
-    return [fraction(clusters, column, n) for column in columns]
+@dataclass(frozen=True)
+class TokenSums:
+    """Tokens of the blocks of what is resampled, float64 [B]: scored, masked, and modified by a recipe."""
+
+    scored: Array
+    masked: Array
+    modified: Array
+
+    @property
+    def kept(self) -> Array:
+        """Those that are not masked."""
+        return self.scored - self.masked
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a recipe changed.
+
+    Attributes:
+        counts: int64 [3, 2, S], masked, truncated and modified, in tokens and in rollouts, by sign of the advantage.
+        moved: tokens whose weight was raised, and those whose weight was cut, int64 [2].
+        sums: sums over blocks.
+        signs: the signs.
+    """
+
+    counts: Array
+    moved: Array
+    sums: TokenSums
+    signs: _Signs
+
+
+def changed(rows: RecipeRows) -> Changed:
+    """Count what a recipe changed, in one pass for all figures."""
+    return latest(rows.rows, "changed", rows.index, lambda: _changed(rows))
+
+
+def _changed(rows: RecipeRows) -> Changed:
+    signs = rows.rows.once("signs", lambda: _Signs.of_rows(rows.rows))
+    scored = rows.rows.once("scored tokens by block", lambda: rows.rows.clusters.sums(rows.rows.n))
+    tokens = rows.kept, rows.truncated_low, rows.truncated_high, rows.modified
+    counts, moved, sums = _count(signs.of, rows.rows.clusters, rows.rows.n, tokens)
+    return Changed(counts, moved, TokenSums(scored, *sums), signs)
 
 
 def _counts(rows: RecipeRows, counts: Array, of_tokens: Figure, signs: _Signs) -> dict[str, Node]:
@@ -70,13 +110,11 @@ class _Signs:
 
     Attributes:
         of: int8 [N], the place of each one's sign in ``_SIGNS``; one more where there is no advantage.
-        n: scored tokens of each [N].
         every: scored tokens and rollouts by sign, int64 [2, S].
         none: why there is no share of them where there are none.
     """
 
     of: Array
-    n: Array
     every: Array
     none: str
 
@@ -85,12 +123,8 @@ class _Signs:
         advantage = rows["advantage"] if "advantage" in rows else np.full(rows.rollouts, np.nan)
         of = np.where(np.isnan(advantage), len(_SIGNS), 1 - np.sign(np.nan_to_num(advantage))).astype(np.int8)
         none = "no rollouts with this sign of the advantage" if rows.rollouts else NO_TOKENS
-        every = _count(of, rows.n, np.zeros_like(rows.n), rows.n, rows.n)[0]
-        return cls(of, rows.n, every, none)
-
-    def counts(self, kept: Array, truncated: Array, modified: Array) -> Array:
-        """Count what is masked, truncated and modified, given tokens [N]: tokens and rollouts by sign [3, 2, S]."""
-        return _count(self.of, self.n, kept, truncated, modified)
+        nothing = np.zeros_like(rows.n)
+        return cls(of, _count(of, rows.clusters, rows.n, [nothing] * 4)[0][0], none)
 
     def shares(self, counts: Array) -> dict[str, Node]:
         """Counts of a kind, tokens and rollouts by sign [2, S], with their shares."""
@@ -106,48 +140,60 @@ class _Signs:
         }
 
 
-def _count(of: Array, *columns: Array) -> Array:
-    found = np.zeros((3, 2, len(_SIGNS) + 1), dtype=np.int64)
-    count_changes(found, of, *(read_only(column, np.int64) for column in columns))
-    return found
+def _count(of: Array, clusters: Clusters, n: Array, tokens: Sequence[Array]) -> tuple[Array, Array, Array]:
+    """Counts; tokens raised and cut; and sums over blocks of masked and modified ones, see ``Changed``.
+
+    Args:
+        of: the sign of each rollout [N].
+        clusters: the blocks.
+        n: scored tokens [N].
+        tokens: those kept, raised, cut and modified [N].
+    """
+    found, moved, sums = (
+        np.zeros((3, 2, len(_SIGNS) + 1), np.int64),
+        np.zeros(2, np.int64),
+        np.zeros((clusters.count, 2)),
+    )
+    count_changes(found, moved, sums, of, clusters.block, *(read_only(column, np.int32) for column in (n, *tokens)))
+    return found, moved, np.ascontiguousarray(sums.T)
 
 
 @compiled()
-def count_changes(found: Any, of: Any, n: Any, kept: Any, truncated: Any, modified: Any) -> None:
+def count_changes(
+    found: Any, moved: Any, sums: Any, of: Any, block: Any, n: Any, kept: Any, raised: Any, cut: Any, modified: Any
+) -> None:
     """Count masked, truncated and modified tokens, and rollouts: wholly masked, or with any of the others.
 
-    Sign after sign: so the loop takes several rows at once.
-
     Args:
-        found: where to write, int64 [3, 2, S], tokens and rollouts of each kind by sign.
+        found: what to add to, int64 [3, 2, S], tokens and rollouts of each kind by sign.
+        moved: the same, int64 [2], tokens that were raised and cut.
+        sums: the same, float64 [B, 2], masked and modified tokens by block.
         of: the sign of each rollout, int8 [N], from 0.
-        n: its scored tokens, int64 [N], read only, as all that follow.
-        kept: those that are kept, int64 [N].
-        truncated: those whose weight was cut or raised, int64 [N].
-        modified: those that were truncated or masked, int64 [N].
+        block: its block, int64 [N], from 0.
+        n: its scored tokens, int32 [N], read only, as all that follow.
+        kept: those that are kept, int32 [N].
+        raised: those whose weight was raised, int32 [N].
+        cut: those whose weight was cut, int32 [N].
+        modified: those that were truncated or masked, int32 [N].
     """
-    for sign in range(found.shape[2]):
-        masked = rejected = cut = of_cut = changed = of_changed = 0
-        for row in range(len(of)):
-            has = of[row] == sign
-            masked += n[row] - kept[row] if has else 0
-            rejected += has & (kept[row] == 0)
-            cut += truncated[row] if has else 0
-            of_cut += has & (truncated[row] > 0)
-            changed += modified[row] if has else 0
-            of_changed += has & (modified[row] > 0)
-        found[0, 0, sign], found[0, 1, sign] = masked, rejected
-        found[1, 0, sign], found[1, 1, sign] = cut, of_cut
-        found[2, 0, sign], found[2, 1, sign] = changed, of_changed
+    for row in range(len(of)):
+        masked, truncated = n[row] - kept[row], raised[row] + cut[row]
+        if (masked | truncated | modified[row]) == 0:
+            continue
+        sign, at = np.uint64(of[row]), np.uint64(block[row])
+        found[0, 0, sign] += masked
+        found[0, 1, sign] += kept[row] == 0
+        found[1, 0, sign] += truncated
+        found[1, 1, sign] += truncated > 0
+        found[2, 0, sign] += modified[row]
+        found[2, 1, sign] += modified[row] > 0
+        moved[0] += raised[row]
+        moved[1] += cut[row]
+        sums[at, 0] += masked
+        sums[at, 1] += modified[row]
 
 
 def _filter(rows: RecipeRows, index: int) -> dict[str, Node]:
     rule = rows.recipe.filters[index]
-    low, high = rows.rejected(index)
-    return {
-        "name": rule.name,
-        "low": int(low.sum()),
-        "high": int(high.sum()),
-        "rollouts_low": int(np.count_nonzero(low)),
-        "rollouts_high": int(np.count_nonzero(high)),
-    }
+    counts = rows.counts_rejected(index)
+    return {"name": rule.name, **dict(zip(("low", "high", "rollouts_low", "rollouts_high"), counts, strict=True))}

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from iscope.analysis.denominators import denominators
+from iscope.analysis.denominators import denominators, survivors
+from iscope.analysis.figures.changes import changed
 from iscope.analysis.figures.weights import weights_of
 from iscope.analysis.intervals import Clusters, Weighed, log_size, part_of, pending, weight_ratio
 from iscope.analysis.intervals.statistics import Statistic
@@ -54,19 +55,22 @@ def figures(rows: RecipeRows) -> Figures:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Log of g of each rollout, float64 [N], by sign of the advantage."""
+    """Log of g of each rollout, float64 [N], by sign of the advantage and in all."""
 
     positive: Array
     negative: Array
+    total: Array
 
-    @cached_property
-    def total(self) -> Array:
-        """Log of g, both signs together."""
-        total = np.maximum(self.positive, self.negative)
-        both = np.flatnonzero(np.minimum(self.positive, self.negative) > -np.inf)
-        if both.size:  # few, or none: the tokens of a rollout mostly share their advantage
-            total[both] = np.logaddexp(self.positive[both], self.negative[both])
-        return total
+    @classmethod
+    def moved(cls, positive: Array, negative: Array, by: Array) -> Gradients:
+        """Add ``by``, [N] or [1], to the logs of either sign [N]."""
+        found = np.empty((3, positive.size))
+        logs = positive, negative, np.broadcast_to(by, positive.shape)
+        if move_logs(found, *(read_only(log, np.float64) for log in logs)):
+            # Few, or none: the tokens of a rollout mostly share their advantage.
+            both = np.flatnonzero(found[:2].min(axis=0) > -np.inf)
+            found[2, both] = np.logaddexp(found[0, both], found[1, both])
+        return cls(*found)
 
     @cached_property
     def scaled(self) -> dict[str, Scaled]:
@@ -81,9 +85,23 @@ class Gradients:
         )
         return int(np.count_nonzero(seen == _BOTH))
 
-    def shifted(self, by: Array) -> Gradients:
-        """The same, logs moved by this much, [N] or [1]."""
-        return Gradients(self.positive + by, self.negative + by)
+
+@compiled()
+def move_logs(found: Any, positive: Any, negative: Any, by: Any) -> int:
+    """Write logs moved, and the larger of both; return in how many rows neither is -inf.
+
+    Args:
+        found: where to write, float64 [3, N].
+        positive: float64 [N], read only, as all that follow.
+        negative: float64 [N].
+        by: what to add to both, float64 [N].
+    """
+    both = 0
+    for row in range(len(by)):
+        first, second = positive[row] + by[row], negative[row] + by[row]
+        found[0, row], found[1, row], found[2, row] = first, second, max(first, second)
+        both += (first > -math.inf) & (second > -math.inf)
+    return both
 
 
 @compiled()
@@ -107,11 +125,14 @@ def gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
 
 
 def _gradients(rows: RecipeRows) -> tuple[Gradients, Gradients] | None:
-    kept = [rows.log_gradient(sign) for sign in ("positive", "negative")]
     base = latest(rows.rows, "base", _base_name(rows), lambda: _base(rows))
-    if kept[0] is None or kept[1] is None or base is None:
+    over = denominators(rows).kept
+    # A rollout's weight multiplies what the uncorrected loss has.
+    logs, by = (rows.log_gradient, -over) if rows.per_token else (rows.log_base_gradient, rows["log_weight"] - over)
+    positive, negative = (logs(sign) for sign in ("positive", "negative"))
+    if positive is None or negative is None or base is None:
         return None
-    return Gradients(kept[0], kept[1]).shifted(-denominators(rows).kept), base
+    return Gradients.moved(positive, negative, by), base
 
 
 def _base_name(rows: RecipeRows) -> Hashable:
@@ -120,10 +141,10 @@ def _base_name(rows: RecipeRows) -> Hashable:
 
 
 def _base(rows: RecipeRows) -> Gradients | None:
-    base = [rows.log_base_gradient(sign) for sign in ("positive", "negative")]
-    if base[0] is None or base[1] is None:
+    positive, negative = (rows.log_base_gradient(sign) for sign in ("positive", "negative"))
+    if positive is None or negative is None:
         return None
-    return Gradients(base[0], base[1]).shifted(-denominators(rows).base)
+    return Gradients.moved(positive, negative, -denominators(rows).base)
 
 
 @dataclass(frozen=True)
@@ -136,10 +157,8 @@ class _Summed:
 
     @classmethod
     def over(cls, clusters: Clusters, of: Gradients) -> _Summed:
-        columns = [one.values for one in of.scaled.values()]
-        *sums, squares = clusters.sums_of([*columns, of.scaled["all"].squares])
-        weighed = dict(zip(of.scaled, map(Weighed, of.scaled.values(), sums), strict=True))
-        return cls(of, weighed, log_size(weighed["all"], squares))
+        weighed, squares = Weighed.over(clusters, *of.scaled.values())
+        return cls(of, dict(zip(of.scaled, weighed, strict=True)), log_size(weighed[0], squares))
 
 
 def _gradient_left(rows: RecipeRows, kept: _Summed, base: _Summed) -> Figures:
@@ -162,12 +181,11 @@ def _heaviest(kept: Gradients) -> Figures:
 
 def _survivors(rows: RecipeRows, kept: _Summed, base: _Summed, empty: str) -> Figure:
     """Gradient left if the loss were divided by what is kept instead of by what the framework counts."""
-    clusters = rows.rows.clusters
-    before, after, some = clusters.sums_of([*_counted(rows), rows.kept])
-    if not some.sum():
+    clusters, (before, after) = rows.rows.clusters, _counted(rows)
+    if not changed(rows).sums.kept.any():
         return Figure.absent("everything was masked")
     over = denominators(rows)
-    left, more = _moved(clusters, kept, over.kept - over.survivors)
+    left, more = _moved(clusters, kept, over.kept - survivors(rows))
     whole, less = _moved(clusters, base, over.base - over.full)
     if whole.weights.log_sum == -math.inf:
         return Figure.absent(empty)
@@ -182,17 +200,19 @@ def _moved(clusters: Clusters, sides: _Summed, by: Array) -> tuple[Weighed, floa
     """All of g moved by some logs [N] or [1]: weights, and what is to be added to all their logs alike."""
     if by.size == 1:
         return sides.sums["all"], float(by[0])
-    return Weighed.over(clusters, Scaled(sides.of.total + by))[0], 0.0
+    return Weighed.over(clusters, Scaled(sides.of.total + by))[0][0], 0.0
 
 
 def _counted(rows: RecipeRows) -> tuple[Array, Array]:
-    """What each rollout adds to the denominator of its batch, and what if only what is kept counted."""
-    if rows.rows.batch_column is None and rows.recipe.loss.aggregation is Aggregation.TOKEN_MEAN:
-        return rows.rows["loss_tokens"], rows.kept
-    ones = np.ones_like(rows.kept)
-    if rows.rows.batch_column is not None or rows.recipe.loss.aggregation is Aggregation.TOKEN_SUM:
-        return ones, ones
-    return ones, rows.kept > 0
+    """What blocks [B] add to the denominator of their batch, and what if only what is kept counted."""
+    every, clusters = rows.rows, rows.rows.clusters
+    if every.batch_column is None and rows.recipe.loss.aggregation is Aggregation.TOKEN_MEAN:
+        tokens = every.once("loss tokens by block", lambda: clusters.sums(every["loss_tokens"]))
+        return tokens, changed(rows).sums.kept
+    rollouts = every.once("rollouts by block", lambda: clusters.sums(np.ones(every.rollouts)))
+    if every.batch_column is not None or rows.recipe.loss.aggregation is Aggregation.TOKEN_SUM:
+        return rollouts, rollouts
+    return rollouts, clusters.sums(rows.kept > 0)
 
 
 def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
@@ -207,16 +227,42 @@ def _groups(rows: RecipeRows, kept: Gradients, base: Gradients) -> Figures:
 
 def _product_left(rows: RecipeRows, kept: _Summed) -> Figure:
     """Share of the kept gradient in rollouts weighted otherwise than by exp(S): by over a factor of 2, or in sign."""
-    away = np.abs(rows.rows.log_ratio("sequence", rows.recipe.weight.pair) - rows.log_mean_weight)
-    alike = (away <= _LOG_TWO) & (rows.recipe.weight.sign > 0)
-    return part_of(rows.rows.clusters, ~alike, kept.sums["all"], "no gradient is left")
+    clusters, whole = rows.rows.clusters, kept.sums["all"]
+    product, applied = rows.rows.log_ratio("sequence", rows.recipe.weight.pair), rows.log_mean_weight
+    near = _LOG_TWO if rows.recipe.weight.sign > 0 else -math.inf
+    sums = np.zeros(clusters.count)
+    values, logs, others = (read_only(one, np.float64) for one in (whole.weights.values, product, applied))
+    if not sum_apart(sums, clusters.block, values, logs, others, near) and whole.weights.log_sum > -math.inf:
+        return Figure(0.0)
+    return part_of(sums, whole, lambda: ~(np.abs(product - applied) <= near), "no gradient is left")
+
+
+@compiled()
+def sum_apart(sums: Any, block: Any, values: Any, logs: Any, others: Any, near: float) -> int:
+    """Add values up by block where two logs are not near each other; return where the second is not -inf either.
+
+    Args:
+        sums: what to add to, float64 [B].
+        block: the block of each row, int64 [N], no number of which is below 0.
+        values: float64 [N], read only, as all that follow.
+        logs: float64 [N].
+        others: float64 [N].
+        near: how far apart logs are near.
+    """
+    apart = 0
+    for row in range(len(block)):
+        alike = abs(logs[row] - others[row]) <= near
+        sums[np.uint64(block[row])] += 0.0 if alike else values[row]
+        apart += (not alike) & (others[row] > -math.inf)
+    return apart
 
 
 def _without_advantages(rows: RecipeRows) -> Figures:
     names = ("all", "positive", "negative", "survivors", "heaviest_rollout", "heaviest_percent")
     absent = Figure.absent(NO_ADVANTAGE)
     weights, clusters = weights_of(rows), rows.rows.clusters
-    size = log_size(Weighed.over(clusters, weights)[0], clusters.sums(weights.squares))
+    (weighed,), squares = Weighed.over(clusters, weights)
+    size = log_size(weighed, squares)
     return {
         "effective_batch_size": {
             "value": size if rows.rows.rollouts else Figure.absent(NO_TOKENS),

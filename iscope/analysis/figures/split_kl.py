@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from iscope.analysis.intervals import ratio
-from iscope.analysis.numbers import NO_TOKENS, Array, figure, share
+from iscope.analysis.figures.changes import changed
+from iscope.analysis.intervals import ratio_of
+from iscope.analysis.numbers import NO_TOKENS, Array, figure, read_only, share
 from iscope.analysis.rows import RecipeRows
 from iscope.model import Figure, Figures
+from iscope.replay.compiled import compiled
 
 
 def figures(rows: RecipeRows) -> Figures:
@@ -16,15 +20,52 @@ def figures(rows: RecipeRows) -> Figures:
     ``token`` pools the tokens; ``rollout_mean`` is prime-rl's masked_mismatch_kl and unmasked_mismatch_kl: the mean
     over rollouts of each rollout's mean, 0 for a rollout without such tokens.
     """
-    masked = share(float(rows.k3_masked.sum()), int(rows.masked.sum()), "nothing was masked")
-    unmasked = ratio(rows.rows.clusters, rows.k3_kept, rows.kept, "everything was masked")
+    names, rollouts = ("masked_mismatch_kl", "unmasked_mismatch_kl"), rows.rows.rollouts
+    if not rollouts:
+        return {name: {"token": Figure.absent(NO_TOKENS), "rollout_mean": Figure.absent(NO_TOKENS)} for name in names}
+    of_kept, of_masked, *of_means = _split(rows)
+    found = changed(rows)
+    masked = share(of_masked, int(found.counts[0, 0].sum()), "nothing was masked")
+    unmasked = ratio_of(of_kept, found.sums.kept, "everything was masked")
     return {
-        "masked_mismatch_kl": _kl(rows, masked, rows.k3_masked, rows.masked),
-        "unmasked_mismatch_kl": _kl(rows, unmasked, rows.k3_kept, rows.kept),
+        name: {"token": token, "rollout_mean": figure(total / rollouts)}
+        for name, token, total in zip(names, (masked, unmasked), of_means, strict=True)
     }
 
 
-def _kl(rows: RecipeRows, token: Figure, k3: Array, tokens: Array) -> Figures:
-    if not rows.rows.rollouts:
-        return {"token": Figure.absent(NO_TOKENS), "rollout_mean": Figure.absent(NO_TOKENS)}
-    return {"token": token, "rollout_mean": figure(float(np.mean(k3 / np.maximum(tokens, 1))))}
+def _split(rows: RecipeRows) -> tuple[Array, float, float, float]:
+    """Sums over blocks [B] of k3 of kept tokens, its sum over masked ones, and those of rollouts' means of either."""
+    together = not rows.per_token
+    whole = rows.rows.pair("k3_sum", rows.recipe.weight.pair)
+    k3 = (whole, whole) if together else (rows["k3_kept"], rows["k3_masked"])
+    sums = np.zeros(rows.rows.clusters.count)
+    n, kept = (read_only(tokens, np.int32) for tokens in (rows.rows.n, rows.kept))
+    of_kept, of_masked = (read_only(one, np.float64) for one in k3)
+    return sums, *split_k3(sums, rows.rows.clusters.block, n, kept, of_kept, of_masked, together)
+
+
+@compiled()
+def split_k3(
+    sums: Any, block: Any, n: Any, kept: Any, of_kept: Any, of_masked: Any, together: bool
+) -> tuple[float, float, float]:
+    """Add k3 of kept tokens up by block; return its sum over masked ones, and those of means over masked and kept ones.
+
+    Args:
+        sums: what to add to, float64 [B].
+        block: the block of each rollout, int64 [N], no number of which is below 0.
+        n: its scored tokens, int32 [N], read only, as all that follow.
+        kept: those that are kept, int32 [N].
+        of_kept: sums of k3 over those, nats, float64 [N].
+        of_masked: over the others, float64 [N].
+        together: whether a rollout is kept or masked as a whole, and both are sums over all its tokens.
+    """
+    total = masked_means = kept_means = 0.0
+    for row in range(len(block)):
+        masked = n[row] - kept[row]
+        left = of_kept[row] if (not together) | (kept[row] > 0) else 0.0
+        gone = of_masked[row] if (not together) | (masked > 0) else 0.0
+        sums[np.uint64(block[row])] += left
+        total += gone
+        masked_means += gone / max(masked, 1)
+        kept_means += left / max(kept[row], 1)
+    return total, masked_means, kept_means

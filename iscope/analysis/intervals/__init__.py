@@ -30,10 +30,12 @@ from iscope.analysis.intervals.deferred import Closing, closed, pending
 from iscope.analysis.intervals.figures import (
     Weighed,
     fraction,
+    fraction_of,
     log_size,
     part_of,
     ratio,
-    size,
+    ratio_of,
+    size_of,
     weight_ratio,
 )
 from iscope.analysis.intervals.listed import LISTED
@@ -45,10 +47,12 @@ __all__ = [
     "Weighed",
     "closed",
     "fraction",
+    "fraction_of",
     "log_size",
     "part_of",
     "pending",
     "ratio",
-    "size",
+    "ratio_of",
+    "size_of",
     "weight_ratio",
 ]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from iscope.analysis.intervals.kernels import sum_blocks, sum_four
-from iscope.analysis.numbers import Array, first_places, read_only
+from iscope.analysis.intervals.kernels import sum_blocks, sum_four, sum_weights
+from iscope.analysis.numbers import Array, Scaled, first_places, read_only
 
 SEED = 20150801
 # Beyond these many clusters, unions of them are resampled. Unions of independent clusters are independent too; with so
@@ -87,6 +87,22 @@ def block_sums(block: Array, count: int, columns: Sequence[Array]) -> list[Array
         found.append(np.zeros(count))
         sum_blocks(found[-1], block, column)
     return found
+
+
+def weight_sums(block: Array, count: int, whole: Scaled, parts: Sequence[Scaled] = ()) -> list[Array]:
+    """Sums [B] over blocks of weights over the largest, of their squares, and of the weights of each part.
+
+    Args:
+        block: int64 [N], the block of each row.
+        count: B.
+        whole: the weights.
+        parts: two parts of them, or none.
+    """
+    if not parts:
+        return block_sums(block, count, [whole.values, whole.values**2])
+    found = np.zeros((count, 4))
+    sum_weights(found, block, *(read_only(one.values, np.float64) for one in (whole, *parts)))
+    return [*np.ascontiguousarray(found.T)]
 
 
 def cluster_codes(frame: pl.DataFrame) -> Array:

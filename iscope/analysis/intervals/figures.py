@@ -7,12 +7,12 @@ by far than one after the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from iscope.analysis.intervals.clusters import Clusters
+from iscope.analysis.intervals.clusters import Clusters, weight_sums
 from iscope.analysis.intervals.deferred import pending
 from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log
@@ -29,29 +29,39 @@ def kish(weight: float, square: float) -> float:
 
 def ratio(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
     """Sum of a column [N] over the sum of another; absent where that is 0."""
-    below = whole.sum()
+    above, below = clusters.sums_of([part, whole])
+    return ratio_of(above, below, why)
+
+
+def ratio_of(part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
+    """The same, given the sums of the columns over blocks [B]."""
+    below = float(whole.sum())
     if not below:
         return Figure.absent(why)
-    return pending(figure(float(part.sum() / below)), Statistic.QUOTIENT, clusters.sums_of([part, whole]))
+    return pending(figure(float(part.sum()) / below), Statistic.QUOTIENT, (part, whole))
 
 
 def fraction(clusters: Clusters, part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
     """Share of counts [N]; 0 and 1 have no interval: a sample without the event does not tell how rare it is."""
     above, below = clusters.sums_of([part, whole])
-    if not below.sum():
-        return Figure.absent(why)
-    return _unless_certain(figure(float(above.sum() / below.sum())), (above, below))
+    return fraction_of(above, below, why)
 
 
-def size(clusters: Clusters, weight: Array, square: Array, count: Array, why: str = NO_TOKENS) -> tuple[Figure, Figure]:
-    """Kish's effective sample size of weights, and its share of their number, from sums of w, w^2 and 1 [N].
+def fraction_of(part: Array, whole: Array, why: str = NO_TOKENS) -> Figure:
+    """The same, given the sums of the counts over blocks [B]."""
+    below = float(whole.sum())
+    return _unless_certain(figure(float(part.sum()) / below), (part, whole)) if below else Figure.absent(why)
+
+
+def size_of(weight: Array, square: Array, count: Array) -> tuple[Figure, Figure]:
+    """Kish's effective sample size of weights, and its share of their number, from sums [B] of w, w^2 and 1.
 
     The size is 0 when all weights are 0.
     """
     whole = float(count.sum())
     value = kish(float(weight.sum()), float(square.sum()))
-    sums = clusters.sums_of([weight, square, count])
-    share = pending(figure(value / whole), Statistic.SIZE_SHARE, sums) if whole else Figure.absent(why)
+    sums = (weight, square, count)
+    share = pending(figure(value / whole), Statistic.SIZE_SHARE, sums) if whole else Figure.absent(NO_TOKENS)
     return pending(figure(value), Statistic.SIZE, sums[:2]), share
 
 
@@ -68,9 +78,10 @@ class Weighed:
     sums: Array
 
     @classmethod
-    def over(cls, clusters: Clusters, *weights: Scaled) -> list[Weighed]:
-        """Sum weights up over the blocks of clusters."""
-        return list(map(cls, weights, clusters.sums_of([one.values for one in weights])))
+    def over(cls, clusters: Clusters, whole: Scaled, *parts: Scaled) -> tuple[list[Weighed], Array]:
+        """Sum weights, and two parts of them or none, up over blocks; and the squares of the weights, [B]."""
+        sums, squares, *of_parts = weight_sums(clusters.block, clusters.count, whole, parts)
+        return list(map(cls, (whole, *parts), (sums, *of_parts))), squares
 
 
 def log_size(of: Weighed, squares: Array) -> Figure:
@@ -87,18 +98,23 @@ def weight_ratio(part: Weighed, whole: Weighed, why: str) -> Figure:
     return pending(found, Statistic.QUOTIENT, (part.sums, whole.sums), part.weights.top - whole.weights.top)
 
 
-def part_of(clusters: Clusters, part: Array, whole: Weighed, why: str) -> Figure:
-    """Share of the weights that are flagged [N]; 0 and 1 have no interval."""
-    weights = whole.weights
+def part_of(sums: Array, whole: Weighed, part: Callable[[], Array], why: str) -> Figure:
+    """Share of weights that are flagged; 0 and 1 have no interval.
+
+    Args:
+        sums: sums [B] of the flagged weights, over the largest of all.
+        whole: the weights.
+        part: returns the flags [N], which are asked for where the sums are too small.
+        why: why there is no share where all weights are 0.
+    """
+    weights, above = whole.weights, float(sums.sum())
     if weights.log_sum == -math.inf:
         return Figure.absent(why)
-    flagged = weights.values * part
-    above = float(flagged.sum())
     if above < _SMALLEST_SUM:
-        found = from_log(Scaled(np.where(part, weights.logs, -math.inf)).log_sum - weights.log_sum)
+        found = from_log(Scaled(np.where(part(), weights.logs, -math.inf)).log_sum - weights.log_sum)
     else:
         found = from_log(weights.top + math.log(above) - weights.log_sum)
-    return _unless_certain(found, (clusters.sums(flagged), whole.sums))
+    return _unless_certain(found, (sums, whole.sums))
 
 
 def _unless_certain(found: Figure, sums: Sequence[Array]) -> Figure:

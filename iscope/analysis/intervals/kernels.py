@@ -47,6 +47,25 @@ def sum_four(found: Any, block: Any, first: Any, second: Any, third: Any, fourth
         found[at, 3] += fourth[row]
 
 
+@compiled()
+def sum_weights(found: Any, block: Any, whole: Any, positive: Any, negative: Any) -> None:
+    """Add weights up by block, their squares, and two parts of them.
+
+    Args:
+        found: what to add to, float64 [B, 4]: weights, squares, and either part.
+        block: the block of each row, int64 [N], no number of which is below 0.
+        whole: float64 [N], read only, as all columns.
+        positive: float64 [N].
+        negative: float64 [N].
+    """
+    for row in range(len(block)):
+        at, weight = np.uint64(block[row]), whole[row]
+        found[at, 0] += weight
+        found[at, 1] += weight * weight
+        found[at, 2] += positive[row]
+        found[at, 3] += negative[row]
+
+
 @compiled(LANES)
 def sum_draws(found: Any, columns: Any, times: Any) -> None:
     """Sum columns of whole numbers over draws of their blocks, eight sums at a time: few numbers are read for each.
