@@ -105,16 +105,20 @@ def fill_chances(
         high: nats, or inf.
         of_mean: whether bounds are on G, not on S.
     """
-    for at in range(len(lengths)):
-        span, bucket = float(lengths[at]), nearest[at]
-        per = span if of_mean else 1.0
-        inside, rollouts = 0.0, 0
+    drifts, steepness = np.empty(kinds.shape), np.empty(kinds.shape)
+    for bucket in range(kinds.shape[0]):
         for kind in range(kinds.shape[1]):
             own = kinds[bucket, kind]
-            mean = drift * span * (own / variance if variance > 0.0 else 1.0)
-            deviation = math.sqrt(max(own * span, _SMALLEST_VARIANCE))
-            above = 1.0 if high == math.inf else chance_below((high * per - mean) / deviation)
-            below = 0.0 if low == -math.inf else chance_below((low * per - mean) / deviation)
+            drifts[bucket, kind] = drift * (own / variance if variance > 0.0 else 1.0)
+            steepness[bucket, kind] = 1.0 / math.sqrt(max(own, _SMALLEST_VARIANCE))
+    for at in range(len(lengths)):
+        span, bucket = float(lengths[at]), nearest[at]
+        per, narrower = span if of_mean else 1.0, 1.0 / math.sqrt(span)
+        inside, rollouts = 0.0, 0
+        for kind in range(kinds.shape[1]):
+            mean, steep = drifts[bucket, kind] * span, steepness[bucket, kind] * narrower
+            above = 1.0 if high == math.inf else chance_below((high * per - mean) * steep)
+            below = 0.0 if low == -math.inf else chance_below((low * per - mean) * steep)
             inside += counts[bucket, kind] * (above - below)
             rollouts += counts[bucket, kind]
         found[at] = max(inside / rollouts, 0.0)

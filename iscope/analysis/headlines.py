@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iscope.analysis.figures.gradient import EMPTY, NO_ADVANTAGE, Gradients, gradients
 from iscope.analysis.figures.weights import weights_of
+from iscope.analysis.intervals import closed
 from iscope.analysis.numbers import share
 from iscope.analysis.parts import Parts, PartWeights
 from iscope.analysis.rows import RecipeRows
@@ -56,7 +57,9 @@ class Headlines:
 
     def _gradient(self, kept: Gradients, base: Gradients) -> list[Figures]:
         if self._base is None or self._base.of is not base:
-            self._base = _Sides.over(base, self._parts)
+            # Recipes share their base: their sizes get their intervals once.
+            sides = _Sides.over(base, self._parts)
+            self._base = replace(sides, sizes=closed(sides.sizes))
         after, before = _Sides.over(kept, self._parts), self._base
         left = [self._parts.weight_ratios(after.sums[name], before.sums[name], why) for name, why in EMPTY.items()]
         return [

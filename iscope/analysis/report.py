@@ -37,7 +37,7 @@ from iscope.replay.usable import KINDS
 T = TypeVar("T")
 
 # Recipes whose intervals are found at once: figures of one base share their sums.
-_TOGETHER = 4
+_TOGETHER = 8
 
 
 def build_report(

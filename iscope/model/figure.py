@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+put = object.__setattr__  # what sets an attribute of a frozen object
+
 
 @dataclass(frozen=True, init=False)
 class Figure:
@@ -37,15 +39,17 @@ class Figure:
         bin: tuple[float, float] | None = None,
     ) -> None:
         """Refuse what JSON cannot hold and what a reader could not interpret."""
-        # A report has thousands: one by one the attributes of a frozen dataclass take several times as long.
-        self.__dict__["value"] = value
+        # A report has thousands: what is not set is read off the class.
+        put(self, "value", value)
         if low is not None or high is not None or why is not None or log10 is not None or bin is not None:
-            self.__dict__.update(low=low, high=high, why=why, log10=log10, bin=bin)
-            if not all(math.isfinite(number) for number in (low, high, log10, *(bin or ())) if number is not None):
-                raise ValueError(f"a figure must be finite or absent, not {self}")
+            for name, given in (("low", low), ("high", high), ("why", why), ("log10", log10), ("bin", bin)):
+                if given is not None:
+                    put(self, name, given)
+        elif value is not None and math.isfinite(value):
+            return
         if value is None and why is None:
             raise ValueError("an absent figure says why")
-        if value is not None and not math.isfinite(value):
+        if not all(math.isfinite(number) for number in (value, low, high, log10, *(bin or ())) if number is not None):
             raise ValueError(f"a figure must be finite or absent, not {self}")
 
     @classmethod

@@ -51,7 +51,7 @@ def test_k3_of_kept_and_of_masked_tokens(together: bool) -> None:
     random = np.random.default_rng(1)
     n, block = random.integers(1, 5, 200), random.integers(0, 9, 200)
     kept = n * random.integers(0, 2, 200) if together else np.minimum(n, random.integers(0, 5, 200))
-    k3 = random.random(200), random.random(200)
+    k3 = random.random(200), random.random(200) * (1.0 if together else kept < n)
     of_kept, of_masked = (k3[0] * (kept > 0), k3[0] * (kept < n)) if together else k3
     sums, given = np.zeros(9), (k3[0], k3[0]) if together else k3
     columns = [*(read_only(one, np.int32) for one in (n, kept)), *(read_only(one, np.float64) for one in given)]

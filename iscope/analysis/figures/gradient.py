@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from iscope.analysis.denominators import denominators, survivors
 from iscope.analysis.figures.changes import changed
 from iscope.analysis.figures.weights import weights_of
-from iscope.analysis.intervals import Clusters, Weighed, log_size, part_of, pending, weight_ratio
+from iscope.analysis.intervals import Clusters, Weighed, closed, log_size, part_of, pending, weight_ratio
 from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, read_only
@@ -44,7 +44,7 @@ def figures(rows: RecipeRows) -> Figures:
     if sides is None:
         return _without_advantages(rows)
     kept = _Summed.over(rows.rows.clusters, sides[0])
-    base = latest(rows.rows, "summed base", _base_name(rows), lambda: _Summed.over(rows.rows.clusters, sides[1]))
+    base = latest(rows.rows, "summed base", _base_name(rows), lambda: _summed_base(rows, sides[1]))
     return {
         "effective_batch_size": {"value": kept.size, "basis": "gradient", "base": base.size},
         "gradient_left": _gradient_left(rows, kept, base) | _heaviest(kept.of),
@@ -159,6 +159,13 @@ class _Summed:
     def over(cls, clusters: Clusters, of: Gradients) -> _Summed:
         weighed, squares = Weighed.over(clusters, *of.scaled.values())
         return cls(of, dict(zip(of.scaled, weighed, strict=True)), log_size(weighed[0], squares))
+
+
+def _summed_base(rows: RecipeRows, base: Gradients) -> _Summed:
+    """The base, which recipes share: its size gets its interval once."""
+    summed = _Summed.over(rows.rows.clusters, base)
+    (size,) = closed([summed.size])
+    return replace(summed, size=size)
 
 
 def _gradient_left(rows: RecipeRows, kept: _Summed, base: _Summed) -> Figures:

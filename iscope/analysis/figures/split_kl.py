@@ -62,10 +62,10 @@ def split_k3(
     total = masked_means = kept_means = 0.0
     for row in range(len(block)):
         masked = n[row] - kept[row]
-        left = of_kept[row] if (not together) | (kept[row] > 0) else 0.0
-        gone = of_masked[row] if (not together) | (masked > 0) else 0.0
-        sums[np.uint64(block[row])] += left
-        total += gone
-        masked_means += gone / max(masked, 1)
-        kept_means += left / max(kept[row], 1)
+        if masked > 0:
+            total += of_masked[row]
+            masked_means += of_masked[row] / masked
+        if (kept[row] > 0) | (not together):
+            sums[np.uint64(block[row])] += of_kept[row]
+            kept_means += of_kept[row] / max(kept[row], 1)
     return total, masked_means, kept_means

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
 from iscope.analysis.intervals.bootstrap import FEWEST_CLUSTERS, ROUNDING, Columns, intervals
 from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.numbers import Array
-from iscope.model import Figure, Node
+from iscope.model import Figure, Figures, Node
+from iscope.model.figure import put
 
 T = TypeVar("T")
 
@@ -37,8 +38,10 @@ class Pending(Figure):
 
     def __init__(self, value: float, statistic: Statistic, sums: Sequence[Array], shift: float) -> None:
         """Take a finite value and what its interval is found with."""
-        # A report has thousands of them: one by one the attributes of a frozen dataclass take several times as long.
-        self.__dict__.update(value=value, statistic=statistic, sums=sums, shift=shift)
+        put(self, "value", value)
+        put(self, "statistic", statistic)
+        put(self, "sums", sums)
+        put(self, "shift", shift)
 
     def bounded(self, low: float, high: float) -> Figure:
         """Return the figure with its statistic's interval, moved so that it holds the value; NaN is none."""
@@ -68,13 +71,15 @@ def closed(tree: T) -> T:
 
 
 class Closing(Generic[T]):
-    """A tree of figures that gets the intervals that it waits for."""
+    """A tree of figures that gets the intervals that it waits for, in place."""
 
     def __init__(self, tree: T) -> None:
         """Gather what is to be found."""
-        self._tree = tree
-        self._waiting: list[Pending] = []
-        _gather(cast("Node", tree), self._waiting)
+        self._root = [cast("Node", tree)]
+        self._slots: list[_Slot] = []
+        _gather(self._root, self._slots)
+        found = {id(one): one for _, _, one in self._slots if isinstance(one, Pending)}
+        self._waiting = [*found.values()]
         places = range(len(self._waiting))
         self._asked = [
             _Asked.of(self._waiting, alike)
@@ -95,9 +100,19 @@ class Closing(Generic[T]):
 
         A figure named ``value`` among others is replaced by its own parts: ``value``, ``low``, ``high``.
         """
-        ends = self._ends.tolist()
-        found = {id(one): one.bounded(low, high) for one, (low, high) in zip(self._waiting, ends, strict=True)}
-        return cast("T", _filled(cast("Node", self._tree), found))
+        ends = zip(self._waiting, self._ends.tolist(), strict=True)
+        found: dict[int, Figure] = {id(one): one.bounded(low, high) for one, (low, high) in ends}
+        for group, name, one in self._slots:
+            figure = found.get(id(one), one)
+            if name == "value":
+                _spread(cast("Figures", group), figure)
+            else:
+                group[name] = figure
+        return cast("T", self._root[0])
+
+
+# A named or listed group of figures, the place of one of them in it, and this one.
+_Slot = tuple[Any, str | int, Figure]
 
 
 @dataclass(frozen=True)
@@ -124,30 +139,22 @@ class _Asked:
         return cls(np.array([*held.values()]), figures)
 
 
-def _gather(node: Node, waiting: list[Pending]) -> None:
-    if isinstance(node, Pending):
-        waiting.append(node)
-    elif isinstance(node, dict):
-        for child in node.values():
-            _gather(child, waiting)
-    elif isinstance(node, list):
-        for child in node:
-            _gather(child, waiting)
+def _gather(group: dict[str, Node] | list[Node], slots: list[_Slot]) -> None:
+    """Find the figures that wait, and those that are to be replaced by their parts."""
+    named: Iterable[tuple[str | int, Node]] = group.items() if isinstance(group, dict) else enumerate(group)
+    for name, node in named:
+        if isinstance(node, dict | list):
+            _gather(node, slots)
+        elif isinstance(node, Pending) or (name == "value" and isinstance(node, Figure)):
+            slots.append((group, name, node))
 
 
-def _filled(node: Node, found: dict[int, Figure]) -> Node:
-    if isinstance(node, Pending):
-        return found[id(node)]
-    if isinstance(node, list):
-        return [_filled(child, found) for child in node]
-    if not isinstance(node, dict):
-        return node
-    filled = {name: _filled(child, found) for name, child in node.items()}
-    own = filled.get("value")
-    if isinstance(own, Figure):
-        del filled["value"]
-        return own.to_dict() | filled
-    return filled
+def _spread(group: Figures, own: Figure) -> None:
+    """Replace a figure named ``value`` by its own parts."""
+    others = {name: node for name, node in group.items() if name != "value"}
+    group.clear()
+    group.update(own.to_dict())
+    group.update(others)
 
 
 def _grouped(places: Sequence[int], by: Callable[[int], object]) -> list[list[int]]:
