@@ -16,7 +16,7 @@ from iscope.ledger.by_p import CERTAIN, log_edges
 from iscope.ledger.histogram import Counts
 from iscope.ledger.kernels.walk import Found, Limits, Tokens, found_together, nothing_found, scratch_of, walk
 from iscope.ledger.plan import Plan
-from iscope.ledger.screen import COUNTED, pairs_to_screen, screen_of
+from iscope.ledger.screen import COUNTED, screen_of
 from iscope.ledger.tail import BatchTail
 from iscope.recipes.model import Pair
 from iscope.replay.segments import Array
@@ -128,7 +128,7 @@ def _tokens(view: TokenView, pairs: list[Pair], uneven: Uneven) -> Tokens:
 def _limits(view: TokenView, plan: Plan, pairs: list[Pair], floors: list[float]) -> Limits:
     screen = screen_of(plan)
     kind = view.trainer.numpy().dtype
-    screened = {view.resolve(pair) for pair in pairs_to_screen(plan)}
+    screened = {view.resolve(pair) for pair in plan.screened_pairs}
     bands = [(screen.low, screen.high) if pair in screened else COUNTED for pair in pairs]
     low, high = np.array(bands, dtype=kind).T.copy()
     weighting = np.array([pair in WEIGHTING for pair in pairs])

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from iscope.ledger.quiet_band import quiet_band
 from iscope.ledger.sweep.families import TokenFamily
-from iscope.recipes.model import BoundRecipe, Denominator, Loss, Pair
+from iscope.recipes.model import BoundRecipe, Denominator, Level, Loss, Pair, Reduction
 from iscope.recipes.own.encode import to_json
 from iscope.replay.own import identity
 
@@ -71,7 +72,7 @@ class Plan:
         """Rollout columns to read beside the canonical ones: those for breakdowns, and what tells batches apart."""
         return (*self.carry, "step") if self.batch == "step" else self.carry
 
-    @property
+    @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """Policy pairs that are measured; trainer over inference always is."""
         used = {Pair.TRAINER_INFERENCE}
@@ -80,6 +81,21 @@ class Plan:
             if recipe.loss.signal == "ref":
                 used.add(Pair.CURRENT_REF)
         return tuple(pair for pair in Pair if pair in used)
+
+    @cached_property
+    def screened_pairs(self) -> tuple[Pair, ...]:
+        """Pairs whose log-ratio must lie inside the screen: trainer over inference, and those of token-level rules."""
+        pairs = {Pair.TRAINER_INFERENCE}
+        for recipe in self.recipes:
+            if recipe.weight.level is Level.TOKEN:
+                pairs.add(recipe.weight.pair)
+            pairs |= {rule.pair for rule in recipe.filters if rule.reduction is Reduction.TOKEN}
+        return tuple(pair for pair in Pair if pair in pairs and pair is not Pair.CURRENT_REF)
+
+    @cached_property
+    def quiet_bands(self) -> tuple[tuple[float, float] | None, ...]:
+        """The quiet band of each recipe, nats; None where it must see every token."""
+        return tuple(map(quiet_band, self.recipes))
 
     @cached_property
     def bases(self) -> tuple[Loss, ...]:

@@ -45,13 +45,18 @@ def _rollout_columns(correction: Correction) -> Columns:
     log = weight.log
     if correction.keep_rollout is not None:
         log = log.masked_fill(~correction.keep_rollout, float("-inf"))
-    columns = {"log_weight": log, "truncated": weight.high.to(torch.int8) - weight.low.to(torch.int8)}
+    columns = {"log_weight": log, "truncated": _sides(weight.low, weight.high)}
     for index, rejection in enumerate(correction.rejections):
-        low, high = rejection.low.to(torch.int8), rejection.high.to(torch.int8)
-        columns[f"rejected{index}"] = high - low + 2 * (high & low)
+        both = rejection.low & rejection.high
+        columns[f"rejected{index}"] = _sides(rejection.low, rejection.high).masked_fill_(both, 2)
     if correction.keep_rollout is not None:
         columns["kept"] = correction.keep_rollout
     return columns
+
+
+def _sides(low: Tensor, high: Tensor) -> Tensor:
+    """Int8 [N]: -1 below, 1 above, 0 neither or both."""
+    return high.view(torch.int8) - low.view(torch.int8)
 
 
 def _count(split: Split, flags: Tensor, per_token: bool) -> Tensor:

@@ -85,12 +85,23 @@ def statistic(view: TokenView, rule: Filter, alive: Tensor | None = None) -> Ten
     else:
         value = _rollout_statistic(view.rollouts, rule, alive)
     if rule.space == "ratio":
-        shared = rule.reduction is Reduction.TOKEN and rule.quantity is Quantity.LOG_RATIO and rule.clamp is None
-        value = view.ratio(rule.pair) if shared else tested_ratio(view, value, rule.clamp)
+        shared = _shared_ratio(view, rule, alive)
+        value = tested_ratio(view, value, rule.clamp) if shared is None else shared
         if rule.overflow == "zero":
             value = value.to(view.trainer.dtype)
             value = value.masked_fill(~value.isfinite(), 0.0)
     return value.to(view.trainer.dtype)
+
+
+def _shared_ratio(view: TokenView, rule: Filter, alive: Tensor | None) -> Tensor | None:
+    """The ratio that a filter tests, [P] or [N], where other rules of its pair test the very same."""
+    if rule.quantity is not Quantity.LOG_RATIO or rule.clamp is not None:
+        return None
+    if rule.reduction is Reduction.TOKEN:
+        return view.ratio(rule.pair)
+    if alive is not None or rule.reduction not in (Reduction.SUM, Reduction.MEAN):
+        return None
+    return view.rollouts.rollout_ratio(rule.pair, mean=rule.reduction is Reduction.MEAN)
 
 
 def quantity(view: TokenView, what: Quantity, pair: Pair, clamp: LogClamp | None = None) -> Tensor:
@@ -135,8 +146,7 @@ def _rollout_statistic(view: TokenView, rule: Filter, alive: Tensor | None) -> T
     of_tokens = rule.clamp is not None and rule.clamp.of == "token"
     plain = rule.quantity is Quantity.LOG_RATIO and alive is None and not of_tokens
     if plain and rule.reduction in (Reduction.SUM, Reduction.MEAN):
-        total = view.log_ratio_sum(rule.pair)
-        value = total if rule.reduction is Reduction.SUM else total / view.segments.lengths.clamp(min=1)
+        value = view.log_ratio_sum(rule.pair) if rule.reduction is Reduction.SUM else view.log_ratio_mean(rule.pair)
     else:
         token = quantity(view, rule.quantity, rule.pair, rule.clamp).double()
         value = _reduce(view, token, rule.reduction, alive)

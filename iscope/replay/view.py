@@ -168,6 +168,15 @@ class TokenView:
         """S = sum of d over each rollout [N], float64, nats."""
         return self._once("sum", self.resolve(pair), lambda pair: self.segments.sum(self.log_ratio(pair).double()))
 
+    def rollout_ratio(self, pair: Pair, *, mean: bool) -> Tensor:
+        """exp(S) or, with ``mean``, exp(G) of each rollout [N], in the precision of the decisions."""
+        name = "ratio of mean" if mean else "ratio of sum"
+        return self._once(name, self.resolve(pair), lambda pair: self._rollout_ratio(pair, mean=mean))
+
+    def log_ratio_mean(self, pair: Pair) -> Tensor:
+        """G = S / n of each rollout [N], float64, nats; 0 without tokens."""
+        return self._once("mean", self.resolve(pair), self._log_ratio_mean)
+
     def remember_log_ratio_sum(self, pair: Pair, total: Tensor) -> None:
         """Take S [N] as computed elsewhere from the same tokens."""
         self._cache["sum", self.resolve(pair)] = total
@@ -225,6 +234,13 @@ class TokenView:
             limit = torch.finfo(torch.float32).max
             return d.nan_to_num(nan=0.0, posinf=limit, neginf=-limit)
         return d if self.unusable is None else d.masked_fill(self.unusable, 0.0)
+
+    def _log_ratio_mean(self, pair: Pair) -> Tensor:
+        return self.log_ratio_sum(pair) / self.segments.lengths.clamp(min=1)
+
+    def _rollout_ratio(self, pair: Pair, *, mean: bool) -> Tensor:
+        log = self.log_ratio_mean(pair) if mean else self.log_ratio_sum(pair)
+        return log.exp().to(self.trainer.dtype)
 
     def _exact(self, pair: Pair) -> Tensor:
         d = self.log_ratio(pair).double()

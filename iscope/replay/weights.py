@@ -111,7 +111,10 @@ def _rollout_weight(view: TokenView, rule: WeightRule, alive: Tensor | None) -> 
         log = clamp_log(own.log_weight(view.rollouts, rule.function, per_token=False), rule.clamp)
     else:
         log = rollout_log_ratio(view, rule.pair, rule.clamp, mean=rule.level == Level.GEOMETRIC, alive=alive)
-    ratio = tested_ratio(view, log, rule.clamp)
+    if rule.function is None and rule.clamp is None and alive is None:
+        ratio = view.rollouts.rollout_ratio(rule.pair, mean=rule.level == Level.GEOMETRIC)
+    else:
+        ratio = tested_ratio(view, log, rule.clamp)
     low_bound, high_bound = bound_value(rule.low), bound_value(rule.high)
     low, high = _beyond(_tested(ratio, rule), low_bound, high_bound)
     if rule.decided_by is not None:
@@ -144,11 +147,10 @@ def rollout_log_ratio(
     """S or, with ``mean``, G = S / n of each rollout [N], over the tokens alive, float64, nats; 0 without tokens."""
     view = view.rollouts
     of_tokens = clamp is not None and clamp.of == "token"
-    if of_tokens or alive is not None:
-        log = clamp_log(view.log_ratio(pair).double(), clamp if of_tokens else None)
-        total = view.segments.sum(log if alive is None else log.masked_fill(~alive, 0.0))
-    else:
-        total = view.log_ratio_sum(pair)
+    if not of_tokens and alive is None:
+        return clamp_log(view.log_ratio_mean(pair) if mean else view.log_ratio_sum(pair), clamp)
+    log = clamp_log(view.log_ratio(pair).double(), clamp if of_tokens else None)
+    total = view.segments.sum(log if alive is None else log.masked_fill(~alive, 0.0))
     count = view.segments.lengths if alive is None else view.segments.count(alive)
     reduced = total / count.clamp(min=1) if mean else total
     return reduced if of_tokens else clamp_log(reduced, clamp)
