@@ -27,7 +27,7 @@ T = TypeVar("T")
 _MOST_WORKERS = 4
 # Batches that wait for their recipes to be replayed together: at most so many of all threads, and of a thread so many,
 # with so many tokens outside the screen and rollouts.
-_WAITING, _WAITING_EACH, _WAITING_OUTSIDE, _WAITING_ROLLOUTS = 16, 8, 2**17, 2**13
+_WAITING, _WAITING_EACH, _WAITING_OUTSIDE, _WAITING_ROLLOUTS = 12, 8, 2**17, 2**13
 # Seconds: polars takes signals so that they wake no thread that waits, and Ctrl-C would be noticed when all is done.
 _LOOKS_UP = 0.2
 

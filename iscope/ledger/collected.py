@@ -15,6 +15,8 @@ from iscope.ledger.run import Run, Spill
 
 # Bytes of rows that are held in memory; they are about 900 bytes each with the default recipes.
 HELD = 2**27
+# The same once rows have gone to files, where the others go in any case.
+HELD_BESIDE_FILES = 2**25
 # Rows stand between what batches let go of, so that it is not used again: bytes of them after which it is given back.
 _RELEASED = 2**26
 # How many times less is written at once.
@@ -24,6 +26,11 @@ _RUNS = 64
 
 # Columns of the dump's rollouts, in one frame or several with [N] rows in all, and what was measured of them [N].
 _Part = tuple[Sequence[pl.DataFrame], dict[str, Array]]
+
+
+def most_held(*, beside_files: bool) -> int:
+    """Bytes of rows that are held in memory, beside others in files or not."""
+    return min(HELD, HELD_BESIDE_FILES) if beside_files else HELD
 
 
 class RowsBuilder:
@@ -47,6 +54,11 @@ class RowsBuilder:
         before, self.held = self.held, self.held + _size(self._parts[-1])
         if self.held // _RELEASED > before // _RELEASED:
             release()
+
+    @property
+    def spilled(self) -> bool:
+        """Whether some rows are in files."""
+        return self._spill is not None
 
     def spill(self) -> None:
         """Write what is held to a temporary file.

@@ -124,7 +124,8 @@ class LedgerBuilder:
         if measured.trained:
             rows = in_parts(measured.trained_rows.numpy(), batches)
             self._trained.add([part[own] for part, own in zip(described, rows, strict=True)], measured.trained)
-        while self._rows.held + self._trained.held > collected.HELD:
+        most = collected.most_held(beside_files=self._rows.spilled or self._trained.spilled)
+        while self._rows.held + self._trained.held > most:
             max(self._rows, self._trained, key=lambda rows: rows.held).spill()
         self._histograms = _add_counts([self._histograms, measured.histograms])
         self._unscored = added_up([self._unscored, measured.unscored])

@@ -90,6 +90,18 @@ def test_it_is_in_files_and_saved_byte_for_byte_alike(tmp_path):
     assert (tmp_path / "held").read_bytes() == (tmp_path / "spilled").read_bytes()
 
 
+def test_rows_go_to_files_sooner_once_some_are_there(monkeypatch):
+    spilled = []
+    spill = collected.RowsBuilder.spill
+    monkeypatch.setattr(collected.RowsBuilder, "spill", lambda rows: (spilled.append(rows.held), spill(rows)))
+    monkeypatch.setattr(collected, "HELD_BESIDE_FILES", 5_000)
+    ledger_of(drawn_table(400), held=40_000)
+    first, *others = [held for held in spilled if held > 5_000]
+    assert first > 30_000  # of the two kinds of rows the larger part
+    assert len(others) > 3
+    assert max(others) < 15_000
+
+
 TABLES = [drawn_table(12, 12 * index) for index in range(4)]
 
 
