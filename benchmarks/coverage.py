@@ -21,7 +21,8 @@ import numpy as np
 import polars as pl
 
 from iscope.analysis.figures import MISMATCH, RECIPE
-from iscope.analysis.rows import RecipeRows, Rows, scored_rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows, scored_rows
 from iscope.api import make_plan
 from iscope.dump import Sides, open_dump
 from iscope.engines import local

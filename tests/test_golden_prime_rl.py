@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from iscope.analysis.frameworks.prime_rl import per_rollout
-from iscope.analysis.rows import recipe_rows, trained_rows
+from iscope.analysis.recipe_rows import recipe_rows
+from iscope.analysis.rows import trained_rows
 from iscope.recipes.grammar import parse
 from iscope.replay.correction import correct
 from iscope.replay.losses import loss_terms

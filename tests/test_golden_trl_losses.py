@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from iscope.analysis.frameworks.trl_losses import loss_metrics
-from iscope.analysis.rows import RecipeRows, Rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows
 from iscope.ledger.loss_columns import measure_loss
 from iscope.ledger.rows import LedgerRows
 from iscope.recipes.grammar import parse

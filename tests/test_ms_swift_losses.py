@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 import torch
 
+from iscope.analysis.recipe_rows import recipe_rows
 from iscope.analysis.report import build_report
-from iscope.analysis.rows import recipe_rows, scored_rows
+from iscope.analysis.rows import scored_rows
 from iscope.errors import UsageError
 from iscope.ledger.plan import Plan
 from iscope.ledger.screen import screen_of

@@ -10,7 +10,8 @@ import torch
 
 import iscope.ledger.measure
 from iscope.analysis.frameworks.prime_rl import per_rollout
-from iscope.analysis.rows import recipe_rows, scored_rows, trained_rows
+from iscope.analysis.recipe_rows import recipe_rows
+from iscope.analysis.rows import scored_rows, trained_rows
 from iscope.errors import UsageError
 from iscope.ledger.measure import measure
 from iscope.ledger.plan import Plan

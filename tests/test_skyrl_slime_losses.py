@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from iscope.analysis.recipe_rows import recipe_rows
 from iscope.analysis.report import build_report
-from iscope.analysis.rows import recipe_rows, scored_rows
+from iscope.analysis.rows import scored_rows
 from iscope.errors import UsageError
 from iscope.recipes import framework
 from iscope.recipes.grammar import bind, parse

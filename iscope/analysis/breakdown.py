@@ -14,7 +14,8 @@ from iscope.analysis.figures.variance_ratio import ROUNDING, ROUNDING_K3, varian
 from iscope.analysis.headlines import Headlines
 from iscope.analysis.numbers import Array, figure, share
 from iscope.analysis.parts import Parts
-from iscope.analysis.rows import RecipeRows, Rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows
 from iscope.errors import DataError, did_you_mean
 from iscope.model import Figure, Figures, Node
 

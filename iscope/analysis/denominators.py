@@ -16,7 +16,7 @@ from torch import Tensor
 
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import Array
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.ledger.rows import LedgerRows
 from iscope.recipes.model import Aggregation, Denominator, Loss
 from iscope.replay.aggregation import Totals, counted_rollouts, counted_tokens, divisors

@@ -10,7 +10,7 @@ from iscope.analysis.figures.weights import weights_of
 from iscope.analysis.intervals import closed
 from iscope.analysis.numbers import share
 from iscope.analysis.parts import Parts, PartWeights
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures, Node
 
 

@@ -21,7 +21,8 @@ from iscope.analysis.levels import Levels
 from iscope.analysis.looked import Looked
 from iscope.analysis.meanwhile import Meanwhile, meanwhile
 from iscope.analysis.onset import onset
-from iscope.analysis.rows import RecipeRows, Rows, recipe_rows, scored_rows, trained_rows
+from iscope.analysis.recipe_rows import RecipeRows, recipe_rows
+from iscope.analysis.rows import Rows, scored_rows, trained_rows
 from iscope.analysis.sampling import sampling
 from iscope.analysis.verdict import verdict
 from iscope.analysis.worst import worst

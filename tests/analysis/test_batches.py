@@ -13,8 +13,9 @@ import torch
 
 from iscope import analyze, replay
 from iscope.analysis.figures.gradient import figures
+from iscope.analysis.recipe_rows import recipe_rows
 from iscope.analysis.report import build_report
-from iscope.analysis.rows import recipe_rows, scored_rows
+from iscope.analysis.rows import scored_rows
 from iscope.engines import local
 from iscope.engines.scopes import scoped
 from iscope.errors import DataError, UsageError

@@ -12,7 +12,8 @@ from iscope.analysis.figures.split_kl import split_k3
 from iscope.analysis.figures.weight_ess import sum_repeated
 from iscope.analysis.numbers import Scaled, exp_of, log_of, read_only, replace_low
 from iscope.analysis.parts import Parts
-from iscope.analysis.rows import Rows, spread_decisions
+from iscope.analysis.recipe_rows import spread_decisions
+from iscope.analysis.rows import Rows
 from iscope.ledger.rows import LedgerRows
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from iscope.analysis.rows import recipe_rows, scored_rows
+from iscope.analysis.recipe_rows import recipe_rows
+from iscope.analysis.rows import scored_rows
 from iscope.recipes.grammar import parse
 from iscope.replay.losses import base_coefficient
 from iscope.replay.view import token_view

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import iscope.ledger.measure
-from iscope.analysis.rows import recipe_rows, scored_rows
+from iscope.analysis.recipe_rows import recipe_rows
+from iscope.analysis.rows import scored_rows
 from iscope.ledger.measure import measure
 from iscope.ledger.plan import Plan
 from iscope.ledger.screen import Screen, screen_of

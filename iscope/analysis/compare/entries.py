@@ -10,7 +10,8 @@ from iscope.analysis.compare.totals import Totals, Whole, setting_figures
 from iscope.analysis.figures import recipe_figures
 from iscope.analysis.figures.gradient import gradients
 from iscope.analysis.intervals import closed
-from iscope.analysis.rows import RecipeRows, Rows, recipe_rows
+from iscope.analysis.recipe_rows import RecipeRows, recipe_rows
+from iscope.analysis.rows import Rows
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.sweep.scheme import Scheme
 from iscope.model import Figures, RecipeReport

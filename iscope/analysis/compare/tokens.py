@@ -7,7 +7,7 @@ import numpy as np
 from iscope.analysis.compare.totals import Changed, Fired, Gradient, Totals
 from iscope.analysis.denominators import denominators
 from iscope.analysis.numbers import Array
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.ledger.sweep.families import TokenFamily
 from iscope.ledger.sweep.intervals import ROLLOUT_SUMS, FamilySums, chosen_levels, relative_scale
 from iscope.ledger.sweep.levels import QUANTITIES, inward, outward

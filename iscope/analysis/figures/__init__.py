@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from iscope.analysis.rows import RecipeRows, Rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows
 from iscope.model import Figures
 
 MISMATCH = ("mismatch_kl", "differences", "ratios", "by_p", "lag", "tail", "variance_ratio", "sampler_check")

@@ -11,7 +11,8 @@ import numpy as np
 from iscope.analysis.intervals import Clusters, fraction_of
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, read_only, share
-from iscope.analysis.rows import RecipeRows, Rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures, Node
 from iscope.replay.compiled import compiled
 

@@ -22,7 +22,7 @@ from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, read_only
 from iscope.analysis.order_statistics import largest
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation
 from iscope.replay.compiled import compiled

@@ -13,7 +13,8 @@ from iscope.analysis.growth import Growth
 from iscope.analysis.intervals.clusters import block_sums
 from iscope.analysis.lengths import Lengths
 from iscope.analysis.numbers import NO_TOKENS, Array, share
-from iscope.analysis.rows import RecipeRows, Rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures, Node
 from iscope.recipes.bounds import Band, bands
 from iscope.recipes.model import Level, Pair

@@ -9,7 +9,7 @@ import numpy as np
 from iscope.analysis.figures.changes import changed
 from iscope.analysis.intervals import ratio_of
 from iscope.analysis.numbers import NO_TOKENS, Array, figure, read_only, share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.replay.compiled import compiled
 

@@ -10,7 +10,7 @@ from iscope.analysis.figures.changes import changed
 from iscope.analysis.figures.weights import moments_of, weights_of
 from iscope.analysis.intervals import size_of
 from iscope.analysis.numbers import read_only, share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.replay.compiled import compiled
 

@@ -10,7 +10,8 @@ from iscope.analysis.intervals import closed
 from iscope.analysis.latest import latest
 from iscope.analysis.numbers import Scaled, log_of
 from iscope.analysis.ratio_summary import QUANTILES, Moments, rollout_summary, token_summary
-from iscope.analysis.rows import RecipeRows, Rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures, Node
 from iscope.recipes.model import Level, Pair
 

@@ -13,7 +13,7 @@ from iscope.recipes.rules import Level, Quantity, Reduction
 
 if TYPE_CHECKING:
     from iscope.analysis.numbers import Array
-    from iscope.analysis.rows import RecipeRows
+    from iscope.analysis.recipe_rows import RecipeRows
     from iscope.recipes.rules import Filter, WeightRule
 
 _LEVELS = {Reduction.SUM: "sequence", Reduction.MEAN: "geometric"}

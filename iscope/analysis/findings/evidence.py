@@ -12,7 +12,8 @@ from iscope.analysis.figures.lag import lag, versions_differ, why_no_lag
 from iscope.analysis.findings.tokens import Tokens
 from iscope.analysis.levels import Levels
 from iscope.analysis.numbers import Array
-from iscope.analysis.rows import RecipeRows, Rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows
 from iscope.dump.supplied import Supplied
 from iscope.ledger.kernels.tokens import BUCKETS
 from iscope.model import Coverage, Figure, Figures, Finding, RecipeReport

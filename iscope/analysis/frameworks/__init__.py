@@ -6,7 +6,8 @@ from importlib import import_module
 
 import numpy as np
 
-from iscope.analysis.rows import Rows, recipe_rows
+from iscope.analysis.recipe_rows import recipe_rows
+from iscope.analysis.rows import Rows
 from iscope.ledger.ledger import Ledger
 from iscope.model import Figures
 

@@ -7,7 +7,7 @@ what is over no token, are absent. AReaL sums in float32: what overflows there m
 from __future__ import annotations
 
 from iscope.analysis.numbers import figure, share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.replay.losses.tracked import weighs_behaviour
 

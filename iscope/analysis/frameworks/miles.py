@@ -11,7 +11,7 @@ from iscope.analysis.frameworks import slime
 from iscope.analysis.frameworks.nan import unless_nan
 from iscope.analysis.frameworks.slime_means import Means
 from iscope.analysis.numbers import Array
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figures
 from iscope.recipes.model import Pair
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from iscope.analysis.numbers import Array, figure, share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Level, bound_value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from iscope.analysis.frameworks.nemo_rl_weights import EPSILON, dropped, out_of_bounds, sampling_ratio
 from iscope.analysis.numbers import Array, figure
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation, Pair, bound_value
 

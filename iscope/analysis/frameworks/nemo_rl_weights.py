@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from iscope.analysis.numbers import Array, figure
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Level, Reduction, bound_value
 from iscope.recipes.nemo_rl import SEQ_LOGPROB_ERROR

@@ -6,7 +6,7 @@ OpenRLHF has no rule for a logprob that is not a number: where a loss token has 
 from __future__ import annotations
 
 from iscope.analysis.numbers import share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Level, Pair, Reduction
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from iscope.analysis.frameworks.nan import unless_nan
 from iscope.analysis.numbers import Array, figure, from_log, share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Filter, Level, Pair, Reduction, WeightRule, bound_value
 

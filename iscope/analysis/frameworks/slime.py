@@ -15,7 +15,7 @@ from iscope.analysis.frameworks.nan import unless_nan
 from iscope.analysis.frameworks.slime_means import Means
 from iscope.analysis.frameworks.slime_mis import mis_metrics
 from iscope.analysis.numbers import Array
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.ledger.loss_columns import engine_pair
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Level, Pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from iscope.analysis.numbers import Array, share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure
 
 _NO_ROLLOUTS = "no rollouts"

@@ -8,7 +8,7 @@ import numpy as np
 
 from iscope.analysis.frameworks.slime_means import Means
 from iscope.analysis.numbers import Array
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure
 from iscope.recipes.model import Level, Pair
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from iscope.analysis.frameworks.trl_losses import loss_metrics
 from iscope.analysis.numbers import Array, Scaled, exp_of, figure, from_log, log_of, share
-from iscope.analysis.rows import RecipeRows, Rows
+from iscope.analysis.recipe_rows import RecipeRows
+from iscope.analysis.rows import Rows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Level, Pair, bound_value
 from iscope.recipes.trl import OFF_POLICY_MASK

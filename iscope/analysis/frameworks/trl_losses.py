@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from iscope.analysis.numbers import Array, share
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 
 _NO_TOKENS = "no loss tokens"

@@ -14,7 +14,7 @@ from iscope.analysis.frameworks.verl_losses import loss_metrics
 from iscope.analysis.frameworks.verl_rejection import rejection_metrics
 from iscope.analysis.frameworks.verl_shared import LARGEST_FINITE, LIMIT, Metrics, masked_mean, rollout_mean, spread
 from iscope.analysis.numbers import Array, figure
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.ledger.logged import weight_bounds
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Level, Pair

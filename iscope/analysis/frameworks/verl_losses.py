@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iscope.analysis.denominators import penalty_mean
 from iscope.analysis.frameworks.verl_shared import EPSILON, Metrics
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 
 # By loss type, the flags that pg_clipfrac and pg_clipfrac_lower count; an empty tuple is a 0 that verl logs.
 _CLIPPED = {

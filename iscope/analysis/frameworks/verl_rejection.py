@@ -6,7 +6,7 @@ import numpy as np
 
 from iscope.analysis.frameworks.verl_shared import Metrics, masked_mean, rollout_mean, spread
 from iscope.analysis.numbers import Array
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 from iscope.ledger.logged import statistic_bounds
 from iscope.recipes.model import Filter, Reduction
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from iscope.analysis.numbers import Array
-from iscope.analysis.rows import RecipeRows
+from iscope.analysis.recipe_rows import RecipeRows
 
 LIMIT = 20.0
 LARGEST_FINITE = float(np.finfo(np.float32).max)
