@@ -67,11 +67,8 @@ class Growth:
 
     def chance(self, lengths: Array, band: Band) -> Array:
         """Chance that a band on S or G holds for a rollout of each length [L], int64, in scored tokens."""
-        nearest, found = (
-            np.minimum(np.searchsorted(self.longest, lengths), self.longest.size - 1),
-            np.empty(len(lengths)),
-        )
-        of_mean = band.level is Level.GEOMETRIC
+        nearest = np.minimum(np.searchsorted(self.longest, lengths), self.longest.size - 1)
+        found, of_mean = np.empty(len(lengths)), band.level is Level.GEOMETRIC
         fill_chances(
             found, lengths, nearest, self.kinds, self.counts, self.drift, self.variance, band.low, band.high, of_mean
         )

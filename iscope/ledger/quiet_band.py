@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from iscope.recipes.bounds import log_bounds, open_bounds
 from iscope.recipes.model import BoundRecipe, Filter, Level, Loss, Pair, Quantity, Reduction, bound_value
 from iscope.replay.usable import MAX_POSITIVE
 
@@ -44,7 +45,7 @@ def _weight_band(recipe: BoundRecipe) -> tuple[float, float]:
     rule = recipe.weight
     if rule.level is not Level.TOKEN or not rule.applied:
         return -math.inf, math.inf
-    low, high = _logs(bound_value(rule.low), bound_value(rule.high))
+    low, high = log_bounds(bound_value(rule.low), bound_value(rule.high))
     if rule.clamp is None:
         return low, high
     clamp_low, clamp_high = bound_value(rule.clamp.low), bound_value(rule.clamp.high)
@@ -57,15 +58,15 @@ def _weight_band(recipe: BoundRecipe) -> tuple[float, float]:
 def _loss_band(loss: Loss) -> tuple[float, float]:
     if loss.type != "clipped_weight":
         return -math.inf, math.inf
-    return _logs(bound_value(loss.low), bound_value(loss.high))
+    return log_bounds(bound_value(loss.low), bound_value(loss.high))
 
 
 def _filter_band(rule: Filter) -> tuple[float, float] | None:
     low, high = bound_value(rule.low), bound_value(rule.high)
     if rule.quantity is Quantity.LOG_RATIO:
-        return _open(low, high) if rule.space == "plain" else _logs(low, high)
+        return open_bounds(low, high) if rule.space == "plain" else log_bounds(low, high)
     if rule.quantity is Quantity.K1:
-        below, above = _logs(low, high) if rule.space == "log" else _open(low, high)
+        below, above = log_bounds(low, high) if rule.space == "log" else open_bounds(low, high)
         return -above, -below
     if rule.quantity is Quantity.K2 and low is None and rule.space == "plain":
         reach = math.sqrt(2 * high) if high is not None and high > 0 else 0.0
@@ -75,17 +76,6 @@ def _filter_band(rule: Filter) -> tuple[float, float] | None:
     if rule.quantity is Quantity.ABS_PROBABILITY_DIFFERENCE and low is None:
         return -_reach(high), _reach(high)
     return None
-
-
-def _open(low: float | None, high: float | None) -> tuple[float, float]:
-    return -math.inf if low is None else low, math.inf if high is None else high
-
-
-def _logs(low: float | None, high: float | None) -> tuple[float, float]:
-    return (
-        math.log(low) if low is not None and low > 0 else -math.inf,
-        math.inf if high is None else math.log(high) if high > 0 else -math.inf,
-    )
 
 
 def _reach(delta: float | None) -> float:

@@ -69,7 +69,7 @@ def _of_weight(rule: WeightRule) -> Band | None:
     if rule.level is Level.NONE or not rule.applied or rule.decided_by is not None or rule.function is not None:
         return None
     assert isinstance(rule.level, Level)
-    low, high = _logs(bound_value(rule.low), bound_value(rule.high))
+    low, high = log_bounds(bound_value(rule.low), bound_value(rule.high))
     low, high = _within(rule.clamp, rule.level, low, high)
     return Band(TRUNCATION, None, rule.level, rule.pair, low, high)
 
@@ -81,7 +81,7 @@ def _of_filter(rule: Filter, index: int) -> Band | None:
     if not known or extreme or rule.pushed_only or rule.function is not None or signs is None:
         return None
     bounds = bound_value(rule.low), bound_value(rule.high)
-    low, high = _open(*bounds) if rule.space == "plain" else _logs(*bounds)
+    low, high = open_bounds(*bounds) if rule.space == "plain" else log_bounds(*bounds)
     level = _LEVELS[rule.reduction]
     low, high = _within(rule.clamp, level, low, high)
     if rule.quantity is Quantity.K1:
@@ -107,11 +107,13 @@ def _within(clamp: LogClamp | None, level: Level, low: float, high: float) -> tu
     )
 
 
-def _open(low: float | None, high: float | None) -> tuple[float, float]:
+def open_bounds(low: float | None, high: float | None) -> tuple[float, float]:
+    """Bounds as they are, infinite where there is none."""
     return -math.inf if low is None else low, math.inf if high is None else high
 
 
-def _logs(low: float | None, high: float | None) -> tuple[float, float]:
+def log_bounds(low: float | None, high: float | None) -> tuple[float, float]:
+    """Logs of bounds on a ratio, nats; infinite where there is none, -inf of one that is not above 0."""
     return (
         math.log(low) if low is not None and low > 0 else -math.inf,
         math.inf if high is None else math.log(high) if high > 0 else -math.inf,

@@ -150,11 +150,8 @@ def _count(of: Array, clusters: Clusters, n: Array, tokens: Sequence[Array]) -> 
         n: scored tokens [N].
         tokens: those kept, raised, cut and modified [N].
     """
-    found, moved, sums = (
-        np.zeros((3, 2, len(_SIGNS) + 1), np.int64),
-        np.zeros(2, np.int64),
-        np.zeros((clusters.count, 2)),
-    )
+    found, moved = np.zeros((3, 2, len(_SIGNS) + 1), np.int64), np.zeros(2, np.int64)
+    sums = np.zeros((clusters.count, 2))
     count_changes(found, moved, sums, of, clusters.block, *(read_only(column, np.int32) for column in (n, *tokens)))
     return found, moved, np.ascontiguousarray(sums.T)
 
