@@ -12,24 +12,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import peak_memory
+
 ROOT = Path(__file__).resolve().parent.parent
 LENGTH = 1_000
 PART = 1_000_000
 
 # The sample of rollouts is bounded, but larger than these dumps.
 PROGRAM = """
-import re, sys
-from pathlib import Path
+import sys
 import iscope
 from iscope.api import make_plan
 from iscope.dump import open_dump
 from iscope.engines import local
 from iscope.ledger import sample
+from tests.peak_memory import peak
 sample.TOKENS = 100_000
 def run(path):
     return local.run(open_dump([path]).batches(), make_plan(), workers=1)
-def peak():
-    return 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
 for _ in range(2):  # allocators settle only then
     run(sys.argv[1])
 before = peak()
@@ -49,7 +49,7 @@ def write(path: Path, parts: int) -> None:
     pq.write_table(pa.table(lists), path, row_group_size=10**9, use_dictionary=False)
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells the peak of this process alone")
+@pytest.mark.skipif(not peak_memory.KNOWN, reason="only Linux tells the peak of this process alone")
 def test_a_row_group_is_streamed(tmp_path):
     """15 million tokens more in one row group: all of them at once would take 135 MB more, before any arithmetic.
 
