@@ -17,12 +17,13 @@ from iscope.gates.config import Config
 from iscope.gates.defaults import check_framework
 from iscope.gates.hold import hold
 from iscope.gates.model import Gate
-from iscope.gates.read import Place, check_gate, read_gate
+from iscope.gates.read import check_gate, read_gate
 from iscope.gates.toml import find_config, read_config
 from iscope.gates.written import check_target, write_baselines
 from iscope.model import SCHEMA_NAME, Report
 from iscope.model.check import CheckResult
 from iscope.model.saved import read_report
+from iscope.place import Place
 from iscope.recipes.own.toml import read_all
 
 if TYPE_CHECKING:

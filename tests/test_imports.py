@@ -30,6 +30,7 @@ ROOMS = (
     "dump",
     "model",
     "rollouts",
+    "place",
     "errors",
 )
 ENTRY_POINTS = {"__init__.py", "__main__.py"}

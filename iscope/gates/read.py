@@ -4,61 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-from iscope.errors import UsageError, did_you_mean
+from iscope.errors import UsageError
 from iscope.gates.model import FORMS, KEYS, SEVERITIES, Gate
 from iscope.gates.path import Path, Pick, read_path
+from iscope.place import Place, shown
 
 _BEYOND = ("above", "below", "either")
 _RATIOS = ("max_ratio", "min_ratio", "max_growth", "min_growth")
 _AMOUNTS = ("max_rise", "max_fall")
 _WORDS = {"level": ("fail", "warn"), "on_noise": ("fail", "warn", "pass")}
-_LONGEST = 60
 _WINDOW = 10_000
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where something stands, for the one sentence that says what is wrong with it.
-
-    Attributes:
-        home: the file, or ``gates`` of Python.
-        key: path of keys within it, ``gates[0].max``; empty for all of it.
-    """
-
-    home: str
-    key: str = ""
-
-    def at(self, key: str | int) -> Place:
-        """Return the place one key, or one index of a list, further in."""
-        if isinstance(key, int):
-            return replace(self, key=f"{self.key}[{key}]")
-        return replace(self, key=f"{self.key}.{key}" if self.key else key)
-
-    def error(self, problem: str, word: object = None, known: Iterable[str] = ()) -> UsageError:
-        """Return the error that says what is wrong here.
-
-        Args:
-            problem: the end of a sentence that begins with the place, without a full stop.
-            word: what was written, of which a close word among the known ones is offered.
-            known: the words that are known.
-        """
-        hint = did_you_mean(word, known) if isinstance(word, str) else ""
-        return UsageError(f"{self.home}{' ' if self.key else ''}{self.key}: {problem}.{hint}")
-
-
-def shown(value: object) -> str:
-    """Return a value as an error quotes it, however long it is."""
-    if isinstance(value, Mapping):
-        return "a table"
-    if isinstance(value, list | tuple):
-        return "a list"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**_LONGEST:
-        return "so large a number"  # spelling it out may be refused
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def read_gate(table: Any, place: Place, origin: str = "python") -> Gate:

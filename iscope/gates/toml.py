@@ -12,7 +12,8 @@ from iscope.errors import UsageError
 from iscope.gates.comparable import LOG_Q_APART, Terms
 from iscope.gates.config import Config
 from iscope.gates.defaults import check_framework
-from iscope.gates.read import Place, read_gate, read_number, read_word, shown
+from iscope.gates.read import read_gate, read_number, read_word
+from iscope.place import Place, shown
 
 LARGEST = 2**20
 FILE, PROJECT = "iscope.toml", "pyproject.toml"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from iscope.errors import UsageError, did_you_mean
+from iscope.place import shown
 from iscope.recipes.lists import read_names, read_pair, read_pairs
 from iscope.recipes.model import Option
 
@@ -14,7 +15,8 @@ Value = float | int | bool | str | None
 
 # Stricter than float() and int(), which also read 1_000, nan, infinity and digits of other scripts.
 _FLOAT = r"(?ai)[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
-_INT = r"(?a)[+-]?\d{1,18}"
+_DIGITS = 18
+_INT = rf"(?a)[+-]?\d{{1,{_DIGITS}}}"
 _BOOLS = {"true": True, "false": False}
 
 
@@ -79,12 +81,12 @@ def check_value(recipe: str, option: Option, value: object) -> Value:
     if listed is not None:
         return listed
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if option.kind == "int" and isinstance(value, int):
+        if option.kind == "int" and isinstance(value, int) and abs(value) < 10**_DIGITS:
             return value
         if option.kind == "float" and _fits_float(value):
             return float(value)
-    said = repr(value) if isinstance(value, str) else spell(value)
-    hint = did_you_mean(str(value), option.choices)
+    said = spell(value) if isinstance(value, float) else shown(value)
+    hint = did_you_mean(value, option.choices) if isinstance(value, str) else ""
     raise UsageError(f"{recipe}: {option.short} must be {kind_in_words(option)}, not {said}.{hint}")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from iscope.gates import Gate, baseline_of, judge
-from iscope.gates.read import Place, read_gate
+from iscope.gates.read import read_gate
 from iscope.model import Figure
 from iscope.model.check import FAIL, PASS, WARN
+from iscope.place import Place
 from tests.gates.reports import report
 
 K3 = "mismatch.k3"

@@ -12,8 +12,9 @@ from iscope.cli.app import run
 from iscope.errors import UsageError
 from iscope.gates import Gate, find_config, read_config
 from iscope.gates.comparable import Terms
-from iscope.gates.read import Place, read_gate
+from iscope.gates.read import read_gate
 from iscope.gates.toml import FILE, PROJECT
+from iscope.place import Place
 
 FULL = """
 framework = "prime-rl"

@@ -74,3 +74,9 @@ def test_kind_in_words(option: Option, words: str) -> None:
 def test_a_recipe_without_options_says_so() -> None:
     with pytest.raises(UsageError, match=r"^r has no option 'low'; it takes none\.$"):
         find_option("r", (), "low")
+
+
+@pytest.mark.parametrize("value", [10**18, -(10**18), 16**6000], ids=["19 digits", "below 0", "beyond words"])
+def test_whole_numbers_that_text_cannot_spell(value: int) -> None:
+    with pytest.raises(UsageError, match=r"^r: i must be a whole number, not (-?10{18}|so large a number)\.$"):
+        check_value("r", INT, value)

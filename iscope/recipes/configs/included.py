@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from iscope.errors import UsageError
+from iscope.place import shown
 from iscope.recipes.configs.entries import Entry
 from iscope.recipes.configs.model import Include
 
@@ -72,7 +73,7 @@ class _Reader:
 def _names(entry: Entry | None) -> list[str]:
     value = None if entry is None else entry.value
     values = value if isinstance(value, list) else [value]
-    return [str(value) for value in values if value not in (None, "", "null")]
+    return [value if isinstance(value, str) else shown(value) for value in values if value not in (None, "", "null")]
 
 
 def _beside(file: str, text: str) -> str | None:

@@ -8,7 +8,9 @@ import re
 from iscope.recipes.options import Value
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_DIGITS = 18
+_TOO_LARGE = 10**_DIGITS
+_WHOLE = re.compile(rf"[+-]?\d{{1,{_DIGITS}}}", re.ASCII)
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "null", "none", "~"), None),
     **dict.fromkeys(("true", "yes", "on"), True),
@@ -20,10 +22,12 @@ def plain(value: object) -> Value:
     """Return a value of a configuration as true, false, none, a number or a word.
 
     Text that spells one of the former is read as such, in any file: ``"2.0"``, ``None``, ``True``, ``1e-3``. A list
-    becomes its items joined by commas.
+    becomes its items joined by commas, a whole number of more than 18 digits a float.
     """
     if isinstance(value, list | tuple):
         return ",".join(spelled(plain(item)) for item in value)
+    if isinstance(value, int) and abs(value) >= _TOO_LARGE:
+        return _as_float(value)
     if value is None or isinstance(value, bool | int | float):
         return value
     text = str(value).strip()
@@ -34,6 +38,14 @@ def plain(value: object) -> Value:
     if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     return text
+
+
+def _as_float(number: int) -> float:
+    """A whole number as a float64, infinite where it is larger than all of them, as ``1e999`` is."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def spelled(value: Value) -> str:

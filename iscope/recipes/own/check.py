@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from iscope.errors import UsageError
+from iscope.place import shown
 from iscope.recipes.model import ByOption, Framework, Loss, Option, Recipe, Ref
 from iscope.recipes.options import accepted_names, check_value, read_value, spell
 from iscope.recipes.own.decode import decode
 from iscope.recipes.own.encode import encode
 from iscope.recipes.own.fit import check_fit
-from iscope.recipes.own.where import Where, shown
+from iscope.recipes.own.where import Where
 from iscope.recipes.registry import ALIASES, FRAMEWORKS, framework, names
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*(/[A-Za-z0-9_][A-Za-z0-9_.@-]*)?", re.ASCII)

@@ -10,8 +10,9 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from iscope.place import shown
 from iscope.recipes.model import ByOption, Function, Ref
-from iscope.recipes.own.where import Where, shown
+from iscope.recipes.own.where import Where
 
 NONE = "none"
 

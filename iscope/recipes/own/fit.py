@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from iscope.errors import UsageError
+from iscope.place import shown
 from iscope.recipes.grammar import bind
 from iscope.recipes.model import (
     Aggregation,
@@ -21,7 +22,7 @@ from iscope.recipes.model import (
 )
 from iscope.recipes.own.decode import decode
 from iscope.recipes.own.encode import encode
-from iscope.recipes.own.where import Where, shown
+from iscope.recipes.own.where import Where
 
 # What a loss type cannot do without.
 _REQUIRED = {

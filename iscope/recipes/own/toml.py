@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from iscope.errors import UsageError, did_you_mean
+from iscope.place import shown
 from iscope.recipes.grammar import bind, parse
 from iscope.recipes.model import BoundRecipe, Filter, Framework, Function, Loss, Recipe, WeightRule
 from iscope.recipes.options import find_option, read_value
 from iscope.recipes.own.check import check_name, checked
 from iscope.recipes.own.decode import fields_of, hints_of
 from iscope.recipes.own.derive import derived
-from iscope.recipes.own.where import Where, shown
+from iscope.recipes.own.where import Where
 from iscope.recipes.registry import find
 
 LARGEST = 2**20

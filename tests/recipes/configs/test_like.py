@@ -276,6 +276,19 @@ def test_hostile_files(name, tmp_path):
     assert not mark.exists()
 
 
+@pytest.mark.parametrize(
+    ("framework", "name", "text"),
+    [
+        ("verl", "a.json", '{"actor_rollout_ref": {"actor": {"tis_imp_ratio_cap": %s}}}' % ("9" * 400)),
+        ("prime-rl", "a.toml", f"[trainer.loss]\ntype = 'icepop'\nratio_high = 0x{'f' * 6000}\n"),
+        ("slime", "a.toml", f"custom_config_path = 0x{'f' * 6000}\n"),
+    ],
+)
+def test_whole_numbers_that_no_float_holds(tmp_path, framework, name, text):
+    with pytest.raises(UsageError, match=r"a\.(json|toml)"):
+        from_text(tmp_path, framework, text, name)
+
+
 def test_a_script_is_not_run(tmp_path):
     mark = tmp_path / "executed"
     python = (

@@ -116,11 +116,24 @@ def test_every_recipe_of_iscope_can_be_said_in_such_tables(row: Recipe) -> None:
             assert bind(back, table, values) == replace(expected, row=back)
 
 
+TOO_LARGE = "0x" + "f" * 6000  # Python refuses to spell so many digits out
 BAD = [
     ("x = 1", "my.toml: there is no table 'x'; every recipe is a table [recipes.\"NAME\"]."),
     ("[recipe]\n", "every recipe is a table [recipes.\"NAME\"]. Did you mean 'recipes'?"),
     ("", 'my.toml: it has no recipes; every recipe is a table [recipes."NAME"].'),
     ("recipes = 3", "my.toml: it has no recipes;"),
+    (
+        f'[recipes]\n"m/a" = {TOO_LARGE}',
+        "a recipe is a table, or text such as 'trl/token_mask:clip_max=3', not so large a number",
+    ),
+    (
+        f'[recipes."m/a"]\nbase = "trl/token_mask"\noptions = {{ clip_max = {TOO_LARGE} }}',
+        'my.toml: [recipes."m/a"] options: m/a: clip_max must be a number or none, not so large a number.',
+    ),
+    (
+        f'[recipes."m/a"]\nbase = "trl/token_mask"\nnotes = [{TOO_LARGE}]',
+        'my.toml: [recipes."m/a"] notes[0]: it must be text, not so large a number.',
+    ),
     ("recipes = [", "my.toml: it is no TOML file: "),
     ("a = " + "[" * 5000, "my.toml: its tables are nested too deeply."),
     (
@@ -150,7 +163,7 @@ BAD = [
     ('[recipes."m/a"]\nbase = "trl/token_mask"\noptions = { clip_mx = 3 }', "Did you mean 'clip_max'?"),
     (
         '[recipes."m/a"]\nbase = "trl/token_mask"\noptions = { clip_max = [1] }',
-        "clip_max must be a number or none, not [1]",
+        "clip_max must be a number or none, not a list",
     ),
     ('[recipes."m/a"]\noptions = { clip_max = 3 }', "options: values of options need a base"),
     ('[recipes."m/a"]\nwieght = {}', "there is no key 'wieght'; the keys are base, summary,"),
