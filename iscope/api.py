@@ -35,6 +35,7 @@ from iscope.ledger.ledger import Ledger
 from iscope.ledger.plan import Plan
 from iscope.model import Report
 from iscope.recipes.configs.like import like as read_like
+from iscope.recipes.configs.like import likes
 from iscope.recipes.configs.reference import without_reference
 from iscope.recipes.defaults import DEFAULT_RECIPES
 from iscope.recipes.grammar import parse
@@ -129,11 +130,11 @@ def analyze(
             "and allow_missing (--allow-missing)."
         )
     levels, place = Levels.of(healthy_k3), device_of(device)
-    own = [read_like(text) for text in _listed(like)]
+    own, said = likes(like)
     plan = make_plan(
         recipes,
         recipes_file=recipes_file,
-        like=[item.recipe for item in own],
+        like=own,
         by=by,
         precision=precision,
         unscored=unscored,
@@ -162,8 +163,7 @@ def analyze(
         measured, record = measure_in_parts(plan, source, how, progress)
     if kept is not None:
         store.save(measured, kept)
-    said = [*(sentence for item in own for sentence in item.said), *left]
-    return with_tokens(report_of(measured, record, by, said, levels), measured, lookup)
+    return with_tokens(report_of(measured, record, by, [*said, *left], levels), measured, lookup)
 
 
 def replay(

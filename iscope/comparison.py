@@ -22,7 +22,7 @@ from iscope.errors import UsageError
 from iscope.ledger.ledger import Ledger
 from iscope.ledger.sweep.scheme import scheme_of
 from iscope.model import Report
-from iscope.recipes.configs.like import like as read_like
+from iscope.recipes.configs.like import likes
 from iscope.recipes.own.accept import AnyRecipe
 from iscope.recipes.sweep import Settings, expand
 
@@ -107,11 +107,11 @@ def compare(
     """
     levels, choice, place = Levels.of(healthy_k3), Choice(rank_by, _listed(require), emit), device_of(device)
     choice.check()
-    own = [read_like(text) for text in _listed(like)]
+    own, like_said = likes(like)
     plan = make_plan(
         recipes,
         recipes_file=recipes_file,
-        like=[item.recipe for item in own],
+        like=own,
         by=by,
         precision=precision,
         unscored=unscored,
@@ -135,7 +135,7 @@ def compare(
     source = opened(dump, sides=sides_of(**here, on=on))
     lookup = Lookup.of(source, columns, text=include_text)
     plan, left = without_reference_terms(replace(plan, recipes=settings.recipes), source)
-    said = [*(sentence for item in own for sentence in item.said), *left, *_skipped(settings)]
+    said = [*like_said, *left, *_skipped(settings)]
     if held:
         sides = _other_sides(here, there, on) if any(map(_given, there.values())) else None
         other = opened(_sources(against), sides=sides)

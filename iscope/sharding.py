@@ -22,7 +22,7 @@ from iscope.ledger import part as parts
 from iscope.ledger import store
 from iscope.ledger.part import Asked
 from iscope.model import Report
-from iscope.recipes.configs.like import like as read_like
+from iscope.recipes.configs.like import likes
 from iscope.recipes.own.accept import AnyRecipe
 
 
@@ -69,11 +69,11 @@ def map_shard(
         DataError: a dump that cannot be used.
     """
     index, count = check_shard(shard)
-    own = [read_like(text) for text in ([like] if isinstance(like, str) else like)]
+    own, said = likes(like)
     plan = make_plan(
         recipes,
         recipes_file=recipes_file,
-        like=[item.recipe for item in own],
+        like=own,
         by=by,
         precision=precision,
         unscored=unscored,
@@ -91,10 +91,9 @@ def map_shard(
     plan, left = without_reference_terms(plan, source)
     target = output_path(output, (file.path for file in source.files))
     job = Job.of(plan, source)
-    said = (*(sentence for item in own for sentence in item.said), *left)
     # The ratios a dump may bring along are those of its first rollouts: one part is enough to carry them.
     record = Record.of(source) if index == 1 else Record.of_footers(source)
-    asked = Asked((index, count), record, tuple(by), said, columns or {}, where)
+    asked = Asked((index, count), record, tuple(by), (*said, *left), columns or {}, where)
     parts.save(job.measure(shard_of(job.units, index, count), progress, asked=asked), target)
 
 

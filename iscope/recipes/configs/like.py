@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from iscope.errors import UsageError
@@ -27,6 +28,19 @@ class Like:
 
     recipe: BoundRecipe
     said: tuple[str, ...]
+
+
+def likes(texts: str | Sequence[str]) -> tuple[list[BoundRecipe], list[str]]:
+    """Return the recipes of one configuration or several, and what is to be said of them.
+
+    Args:
+        texts: ``FRAMEWORK:FILE`` each.
+
+    Raises:
+        UsageError: as of ``like``.
+    """
+    found = [like(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    return [one.recipe for one in found], [sentence for one in found for sentence in one.said]
 
 
 def like(text: str) -> Like:
