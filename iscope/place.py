@@ -49,5 +49,12 @@ def shown(value: object) -> str:
         return "a list"
     if isinstance(value, int) and abs(value) > 10**_LONGEST:
         return "so large a number"  # Python may refuse to spell it out
-    text = str(value).lower() if value is None or isinstance(value, bool) else repr(value)
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return repr(_cut(value))
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

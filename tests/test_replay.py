@@ -338,7 +338,7 @@ def test_bad_rows_are_left_out_and_said():
     assert (nothing.rollouts, nothing.loss, nothing.table.num_rows) == (0, {"all": 0.0}, 0)
 
 
-@pytest.mark.parametrize("batch", [0, -1, True, "stepp", "1.5", ""])
+@pytest.mark.parametrize("batch", [0, -1, True, "stepp", "1.5", "", 10**18 + 1, "9" * 19, "9" * 5000])
 def test_a_batch_scope_that_is_none(batch):
     with pytest.raises(iscope.UsageError, match=r"The batch must be all, step or a number of rollouts from 1, not"):
         iscope.replay(batch_of([]), recipe="none", batch=batch)

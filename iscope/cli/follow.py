@@ -44,7 +44,7 @@ def following(follow: bool, quiet_for: float | None, until: int | None, idle_tim
     for option, value in given.items():
         if value is not None and not follow:
             raise UsageError(f"{option} goes with --follow.")
-        if value is not None and value < 0:
+        if value is not None and not value >= 0:
             raise UsageError(f"{option} must be 0 or more, not {value}.")
     return Following(5.0 if quiet_for is None else quiet_for, until, idle_timeout) if follow else None
 

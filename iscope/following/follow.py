@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,10 +13,11 @@ from iscope.dump import Source
 from iscope.dump.lookup import Lookup
 from iscope.dump.watch import Opening, Watch
 from iscope.dump.writer import output_path
+from iscope.errors import UsageError
 from iscope.following.rounds import Following
 from iscope.ledger import store
 from iscope.model import Report
-from iscope.recipes.configs.like import like as read_like
+from iscope.recipes.configs.like import likes
 from iscope.recipes.own.accept import AnyRecipe
 
 Say = Callable[[str], None]
@@ -90,11 +92,14 @@ def follow(
         UsageError: an unknown recipe or option, a contradiction, or data in memory, which does not grow.
         DataError: when there is no such place, or it ends without a file that can be used.
     """
-    own = [read_like(text) for text in ([like] if isinstance(like, str) and like else like)]
+    for name, seconds in {"quiet_for": quiet_for, "idle_timeout": idle_timeout, "every": every}.items():
+        if seconds is not None and not 0 <= seconds <= threading.TIMEOUT_MAX:
+            raise UsageError(f"{name} must be a number of seconds from 0, not {seconds}.")
+    own, said = likes(like)
     plan = make_plan(
         recipes,
         recipes_file=recipes_file,
-        like=[item.recipe for item in own],
+        like=own,
         by=by,
         precision=precision,
         unscored=unscored,
@@ -112,7 +117,7 @@ def follow(
     opening = Opening(dump, sides, options)
     following = Following(plan, opening, Watch(quiet_for), say or _unsaid, progress)
     kept = None if ledger is None else output_path(ledger)
-    levels, said = Levels.of(healthy_k3), [sentence for item in own for sentence in item.said]
+    levels = Levels.of(healthy_k3)
     for measured, source, left in following.rounds(until, idle_timeout, every or opening.pause):
         if kept is not None:
             store.save(measured, kept)

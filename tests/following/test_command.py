@@ -98,6 +98,7 @@ def test_a_report_in_a_file_and_quiet(tmp_path, steps, capsys):
         (["--follow-until", "1"], "--follow-until goes with --follow."),
         (["--idle-timeout", "1"], "--idle-timeout goes with --follow."),
         (["--follow", "--idle-timeout", "-1"], "--idle-timeout must be 0 or more, not -1.0."),
+        (["--follow", "--quiet-for", "nan"], "--quiet-for must be 0 or more, not nan."),
         (["--follow", "--fit", "keep=.9"], "--fit needs the whole dump before it is measured"),
         (["--follow", "--engine", "ray"], "leave out --engine, --resume and --allow-missing"),
         (["--follow", "--device", "cuda"], "--device cuda is for a dump that is measured in one go"),

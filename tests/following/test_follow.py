@@ -237,6 +237,13 @@ def test_data_in_memory(steps):
         next(iscope.follow())
 
 
+@pytest.mark.parametrize("name", ["quiet_for", "idle_timeout", "every"])
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_seconds_that_are_none(tmp_path, name, seconds):
+    with pytest.raises(UsageError, match=f"{name} must be a number of seconds from 0, not {seconds}"):
+        next(iscope.follow(tmp_path, **{name: seconds}))
+
+
 def test_a_file_that_changes_while_it_is_read_is_looked_at_again(tmp_path, steps, monkeypatch):
     from iscope.following.rounds import Following
 
