@@ -15,6 +15,7 @@ from iscope.engines.streams import Streams
 from iscope.ledger.ledger import Ledger, LedgerBuilder
 from iscope.ledger.looked import Looked, can_go_together, look
 from iscope.ledger.measure import measure_together
+from iscope.ledger.memory import release
 from iscope.ledger.plan import Plan
 from iscope.replay.dump_cuts import DumpCuts, RowCuts, cuts_of, cuts_on
 from iscope.replay.to_device import to_device
@@ -58,6 +59,7 @@ def run(
     assert cuts is not None or not DumpCuts(plan.recipes).needed, "a recipe needs the cuts of the whole dump"
     assert not (cuts and beside), "cuts are numbered in the order of the dump"
     workers = workers_of(workers)
+    release()  # a thread has a heap of its own, so that what those of an earlier pass let go of adds up
     shared = _Pass(Streams((batches, *beside)), LedgerBuilder(plan), progress, cuts or {}, device, workers)
     with enough_memory(), ThreadPoolExecutor(workers, thread_name_prefix="iscope") as pool:
         try:
