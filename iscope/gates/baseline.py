@@ -14,6 +14,8 @@ from iscope.gates.model import Gate
 from iscope.gates.path import read_path
 from iscope.gates.units import unit_of
 from iscope.model import SCHEMA_NAME, SCHEMA_VERSION, Figure, Report
+from iscope.model.strict_json import loads
+from iscope.model.typed import checked
 
 NAME = "iscope.baseline"
 VERSION = 1
@@ -78,7 +80,7 @@ class Baseline:
         """Read what ``to_dict`` wrote.
 
         Raises:
-            UsageError: when figures in it are of another schema of report.
+            UsageError: when figures in it are of another schema of report, or have no such path.
             KeyError, TypeError, ValueError: when it is not whole.
         """
         definition, dump = data["definition"], data["dump"]
@@ -93,18 +95,19 @@ class Baseline:
             for path, entry in data["figures"].items()
         }
         for path in figures:
-            read_path(path)
-        return cls(
+            _check_path(path, name)
+        baseline = cls(
             figures=figures,
             options={spec: dict(options) for spec, options in definition["recipes"].items()},
             arithmetic=dict(definition["arithmetic"]),
-            sampling=dict(dump["sampling"]),
-            prompts=None if dump["prompts"] is None else dict(dump["prompts"]),
+            sampling=dict(dump["sampling"]) | _counted("groups", dump["sampling"].get("groups")),
+            prompts=_counted("prompts", dump["prompts"]).get("prompts"),
             minus_log_q=Figure.from_dict(dump["minus_log_q"]),
             counts={key: int(value) for key, value in dump["counts"].items()},
             provenance=dict(data.get("provenance", {})),
             name=name,
         )
+        return checked(baseline)
 
 
 def baseline_of(report: Report, gates: Iterable[Gate], prompts: dict[str, Any] | None = None) -> Baseline:
@@ -147,9 +150,9 @@ def read_baseline(path: str | os.PathLike[str]) -> Baseline:
     if len(content) > LARGEST:
         raise UsageError(f"{name}: it is larger than {LARGEST // 2**20} MiB, and no baseline; {_REMEDY}.")
     try:
-        data = json.loads(content, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name}: this is no baseline: {error or 'nested too deeply'}; {_REMEDY}.") from error
+        data = loads(content)
+    except ValueError as error:
+        raise UsageError(f"{name}: this is no baseline: {error}; {_REMEDY}.") from error
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != {"name": NAME, "version": VERSION}:
         what = f"its schema is {schema.get('name')} version {schema.get('version')}" if isinstance(schema, dict) else ""
@@ -158,6 +161,22 @@ def read_baseline(path: str | os.PathLike[str]) -> Baseline:
         return Baseline.from_dict(data, name)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{name}: the baseline is not whole ({type(error).__name__}: {error}); {_REMEDY}.") from error
+
+
+def _check_path(path: str, name: str) -> None:
+    try:
+        read_path(path)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from error
+
+
+def _counted(name: str, found: Any) -> dict[str, Any]:
+    """Number and digest of prompts or groups under their name; nothing where they are not known."""
+    if found is None:
+        return {}
+    if not isinstance(found["count"], int) or not isinstance(found["digest"], str):
+        raise ValueError(f"{name} are a count and a digest")
+    return {name: dict(found)}
 
 
 def arithmetic(report: Report) -> dict[str, Any]:
@@ -181,10 +200,6 @@ def changes(before: Baseline, after: Baseline) -> list[dict[str, Any]]:
             ends = {"before": old and old.to_dict(), "after": new and new.to_dict()}
             found.append({"figure": path, **ends})
     return found
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def recipe_specs(gates: Sequence[Gate]) -> list[str]:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+from iscope.place import shown
+
 put = object.__setattr__  # what sets an attribute of a frozen object
 
 
@@ -65,8 +67,15 @@ class Figure:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Figure:
-        """Read what ``to_dict`` wrote."""
-        return cls(**(data | {"bin": tuple(data["bin"])} if "bin" in data else data))
+        """Read what ``to_dict`` wrote.
+
+        Raises:
+            ValueError, TypeError: when it is no figure.
+        """
+        low, high = data.get("bin", (0, 0))
+        if not isinstance(data.get("why", ""), str):
+            raise ValueError(f"the reason why a figure is absent is text, not {shown(data['why'])}")
+        return cls(**(data | {"bin": (low, high)} if "bin" in data else data))
 
 
 _FIGURE_KEYS = {part.name for part in fields(Figure)}

@@ -12,6 +12,7 @@ from iscope.model.coverage import Coverage
 from iscope.model.figure import Figure, Figures, nodes_from_json, nodes_to_json, row_from_json
 from iscope.model.finding import Finding, Verdict
 from iscope.model.recipe_report import RecipeReport
+from iscope.model.typed import checked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -111,22 +112,25 @@ class Report:
         """Read what ``to_dict`` wrote.
 
         Raises:
-            ValueError: when it is not a report of a schema version this code reads.
+            ValueError: when it is not a report of a schema version this code reads, or something in it is of another
+                type than in a report.
+            KeyError, TypeError, AttributeError: when it is not whole.
         """
         if data.get("schema") != {"name": SCHEMA_NAME, "version": SCHEMA_VERSION}:
             raise ValueError(f"not a report of schema {SCHEMA_NAME} version {SCHEMA_VERSION}")
         tree: Any = nodes_from_json(data["mismatch"])
-        return cls(
-            verdict=Verdict(**data["verdict"]),
-            coverage=Coverage.from_dict(data["coverage"]),
+        report = cls(
+            verdict=checked(Verdict(**data["verdict"])),
+            coverage=checked(Coverage.from_dict(data["coverage"])),
             assumptions=data["assumptions"],
             mismatch=tree,
-            recipes=[RecipeReport.from_dict(recipe) for recipe in data["recipes"]],
+            recipes=[checked(RecipeReport.from_dict(recipe)) for recipe in data["recipes"]],
             breakdowns={by: [row_from_json(row) for row in rows] for by, rows in data["breakdowns"].items()},
-            findings=[Finding.from_dict(finding) for finding in data["findings"]],
+            findings=[checked(Finding.from_dict(finding)) for finding in data["findings"]],
             provenance=data["provenance"],
             parts={name: nodes_from_json(data[name]) for name in PARTS if name in data},
         )
+        return checked(report)
 
 
 def _flat(node: Figures, prefix: str = "") -> dict[str, Any]:

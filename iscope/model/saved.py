@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 from iscope.errors import DataError
 from iscope.model.report import SCHEMA_NAME, SCHEMA_VERSION, Report
+from iscope.model.strict_json import loads
 
 
 def read_report(path: str | os.PathLike[str]) -> Report:
@@ -18,8 +18,8 @@ def read_report(path: str | os.PathLike[str]) -> Report:
     """
     name = os.fspath(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file, parse_constant=_refuse)
+        with open(path, "rb") as file:
+            data = loads(file.read())
     except OSError as error:
         raise DataError(f"{name}: cannot read it: {error.strerror or error}.") from error
     except ValueError as error:  # neither JSON nor UTF-8
@@ -40,7 +40,3 @@ def _what(data: Any, schema: Any) -> str:
     if isinstance(schema, dict) and "name" in schema:
         return f"its schema is {schema.get('name')} version {schema.get('version')}"
     return "it has no schema" if isinstance(data, dict) else "it is JSON"
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,9 @@ def test_html_and_markdown_on_stdout_are_utf8_wherever_they_go(tmp_path: Path) -
             "this is not a report saved as JSON: NaN is no JSON",
         ),
         (b"\xff\xfe", "this is not a report saved as JSON"),
+        ("[" * 100_000, "this is not a report saved as JSON: it is nested too deeply"),
+        ("9" * 400, "this is not a report saved as JSON: a whole number has more than 18 digits"),
+        ("1e999", "this is not a report saved as JSON: 1e999 is too large a number"),
     ],
 )
 def test_what_is_no_saved_report_is_refused_in_a_sentence(
@@ -99,6 +103,33 @@ def test_what_is_no_saved_report_is_refused_in_a_sentence(
     assert out == ""
     assert f"{path}: {said}" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", [None, True, 7, 0.5, "x", [], [None], {}, {"a": []}], ids=repr)
+@pytest.mark.parametrize(
+    "place",
+    [
+        *[(part,) for part in ("assumptions", "breakdowns", "provenance", "mismatch", "recipes", "findings")],
+        *[("verdict", name) for name in ("word", "message", "action")],
+        *[("coverage", *names) for names in (("files",), ("notes",), ("rollouts", "read"), ("tokens", "unscored"))],
+        *[("recipes", 1, name) for name in ("name", "spec", "options", "unit", "named", "framework")],
+        *[("findings", 0, name) for name in ("code", "severity", "message", "tokens", "examples", "evidence")],
+    ],
+    ids=lambda place: ".".join(map(str, place)),
+)
+@pytest.mark.parametrize("arguments", [["--format", "html"], ["-v"]], ids=" ".join)
+def test_a_report_with_something_else_in_it_is_no_crash(
+    saved: Path, arguments: list[str], place: tuple[str | int, ...], value: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(saved.read_text(encoding="utf-8"))
+    inner = data
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    saved.write_text(json.dumps(data), encoding="utf-8")
+    assert run(["report", str(saved), *arguments]) in (0, 3)
+    err = capsys.readouterr().err
+    assert not err or f"{saved}: the report is not whole (" in err
 
 
 def test_a_damaged_figure_is_no_crash(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
