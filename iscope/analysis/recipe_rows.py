@@ -58,6 +58,16 @@ class RecipeRows:
         values = self.rows[f"recipe{self.index}:{name}"]
         return self._divided(name, values) if self.recipe.weight.normalises else values
 
+    def __contains__(self, name: str) -> bool:
+        """Whether the recipe has this column."""
+        return f"recipe{self.index}:{name}" in self.rows
+
+    def get(self, name: str) -> Array | None:
+        """Return one of the recipe's columns; None where it has none of this name."""
+        if name not in self:
+            return None
+        return self[name]
+
     @cached_property
     def batch_means(self) -> Array:
         """What batch normalisation divides the weights of each batch by [K]; 1 where it does not."""
@@ -107,15 +117,12 @@ class RecipeRows:
         loss = self.recipe.loss
         if (loss.needs_groups and "group_id" not in self.rows) or (loss.needs_reward and "reward" not in self.rows):
             return False
-        return self._has("log_weight") or self._has("excess_sum")
-
-    def _has(self, name: str) -> bool:
-        return f"recipe{self.index}:{name}" in self.rows
+        return "log_weight" in self or "excess_sum" in self
 
     @property
     def per_token(self) -> bool:
         """Whether weights or decisions differ within a rollout."""
-        return self._has("excess_sum")
+        return "excess_sum" in self
 
     @property
     def level(self) -> Level:
@@ -128,7 +135,7 @@ class RecipeRows:
     def _of_rollouts(self) -> Array:
         """Tokens kept, raised, cut and modified of a recipe that treats a rollout's tokens alike, int32 [4, N]."""
         found = np.empty((4, self.rows.rollouts), dtype=np.int32)
-        kept = self["kept"] if self._has("kept") else np.ones(self.rows.rollouts, dtype=np.bool_)
+        kept = self["kept"] if "kept" in self else np.ones(self.rows.rollouts, dtype=np.bool_)
         spread_decisions(found, *map(read_only, (self.rows.n, kept, self["truncated"]), (np.int32, np.bool_, np.int8)))
         return found
 
@@ -146,7 +153,7 @@ class RecipeRows:
     @property
     def dropped(self) -> Array:
         """Tokens that a filter took out of the loss mask itself."""
-        return self["logged.dropped"] if self._has("logged.dropped") else np.zeros(self.rows.rollouts, dtype=np.int64)
+        return self["logged.dropped"] if "logged.dropped" in self else np.zeros(self.rows.rollouts, dtype=np.int64)
 
     @property
     def truncated_low(self) -> Array:
@@ -206,7 +213,7 @@ class RecipeRows:
         None without advantages. A rollout's weight multiplies what the uncorrected loss has.
         """
         if self.per_token:
-            return log_of(self[f"gradient_{sign}"]) if self._has(f"gradient_{sign}") else None
+            return log_of(self[f"gradient_{sign}"]) if f"gradient_{sign}" in self else None
         base = self.log_base_gradient(sign)
         return None if base is None else base + self["log_weight"]
 

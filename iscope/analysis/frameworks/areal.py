@@ -23,7 +23,7 @@ def metrics(rows: RecipeRows) -> Figures:
     found: Figures = {"n_valid_tokens": Figure(valid)}
     if weighs_behaviour(rows.recipe):
         found["rs_filtered_fraction"] = share(_count(rows, "filtered"), valid, _NO_TOKENS)
-    if f"recipe{rows.index}:tracked.acting" in rows.rows:
+    if "tracked.acting" in rows:
         found |= _tracked(rows, valid)
     nan = int(rows.rows["nan_tokens"].sum())
     if nan:

@@ -123,5 +123,5 @@ def _loss(rows: RecipeRows) -> Iterator[tuple[str, Figure]]:
 
 def _total(rows: RecipeRows, name: str) -> float | None:
     """Sum of an indicator of the loss over the batch; None where it was not measured."""
-    column = f"recipe{rows.index}:loss.{name}"
-    return float(rows.rows[column].sum()) if column in rows.rows else None
+    found = rows.get(f"loss.{name}")
+    return None if found is None else float(found.sum())

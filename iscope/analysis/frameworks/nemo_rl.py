@@ -15,6 +15,7 @@ from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation, Pair, bound_value
 
 _NO_TOKENS = "no loss tokens"
+_NO_ADVANTAGE = "the dump has no advantage"
 _LAG = Pair.CURRENT_TRAINER
 
 
@@ -82,12 +83,14 @@ def _ratios(rows: RecipeRows, kept: Array) -> Figures:
 
 def _of_ratio(rows: RecipeRows, tokens: Array) -> Figures:
     loss, filled = rows.recipe.loss, tokens > 0
+    clipped: Array | None
     if loss.level == "sequence":
         ratio = np.exp(rows.rows.pair("log_ratio_sum", _LAG) / (rows.rows.n + EPSILON))
         sums, clipped = ratio * tokens, np.clip(ratio, bound_value(loss.low), bound_value(loss.high)) * tokens
         edges = (ratio[filled].min(), ratio[filled].max())
     else:
-        sums, clipped = rows.rows.pair("weight_sum", _LAG) * filled, rows["loss.clipped_ratio"] * filled
+        sums = rows.rows.pair("weight_sum", _LAG) * filled
+        clipped = rows.get("loss.clipped_ratio")
         logs = [rows.rows.pair(f"log_ratio_{end}", _LAG)[filled] for end in ("min", "max")]
         edges = (np.exp(logs[0].min()), np.exp(logs[1].max()))
     inside = np.clip(np.array(edges), bound_value(loss.low), bound_value(loss.high))
@@ -96,7 +99,9 @@ def _of_ratio(rows: RecipeRows, tokens: Array) -> Figures:
         "probs_ratio": _mean(float(sums.sum()), count),
         "probs_ratio_min": figure(float(edges[0])),
         "probs_ratio_max": figure(float(edges[1])),
-        "probs_ratio_clamped": _mean(float(clipped.sum()), count),
+        "probs_ratio_clamped": Figure.absent(_NO_ADVANTAGE)
+        if clipped is None
+        else _mean(float((clipped * filled).sum()), count),
         "probs_ratio_clamped_min": figure(float(inside[0])),
         "probs_ratio_clamped_max": figure(float(inside[1])),
     }

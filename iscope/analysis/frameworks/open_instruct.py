@@ -27,7 +27,7 @@ def metrics(rows: RecipeRows) -> Figures:
         found |= _rho(rows)
     if f"{rows.recipe.loss.pair}:weight_sum" in rows.rows:
         found["val/ratio"] = _mean(rows, rows.rows.pair("weight_sum", rows.recipe.loss.pair))
-    if f"recipe{rows.index}:loss.clipped_low" in rows.rows:
+    if "loss.clipped_low" in rows:
         found["policy/clipfrac_avg"] = _clipped(rows)
     nan = int(rows.rows["nan_tokens"].sum())
     if nan:

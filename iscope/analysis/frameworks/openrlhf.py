@@ -24,7 +24,7 @@ def metrics(rows: RecipeRows) -> Figures:
     if f"{Pair.CURRENT_TRAINER}:log_ratio_sum" in rows.rows:
         lag = rows.rows.pair_total("log_ratio_sum", Pair.CURRENT_TRAINER)
         found["ppo_kl"] = share(-lag, tokens, _NO_TOKENS)
-    if f"recipe{rows.index}:loss.clipped_low" in rows.rows:
+    if "loss.clipped_low" in rows:
         clipped = rows["loss.clipped_low"].sum() + rows["loss.clipped_high"].sum()
         found["ppo_clip_ratio"] = share(int(clipped), tokens, _NO_TOKENS)
     nan = int(rows.rows["nan_tokens"].sum())

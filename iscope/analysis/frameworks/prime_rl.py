@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from iscope.analysis.numbers import Array, figure
+from iscope.analysis.numbers import NO_ADVANTAGE, Array, figure
 from iscope.analysis.order_statistics import median
 from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
@@ -23,17 +23,22 @@ _STATS: dict[str, Callable[[Array], float]] = {
     "max": lambda values: float(np.max(values)),
 }
 _PAIR = Pair.CURRENT_INFERENCE
+_OF_SIGNS = ("is_masked_low", "masked_advantage_positive", "masked_advantage_negative")
 
 
 def metrics(rows: RecipeRows) -> Figures:
     """Each metric as ``name/stat`` over rollouts with loss tokens, and ``mismatch_kl/all/mean`` over tokens."""
     nan = int(rows.rows["nan_tokens"].sum())
     filled = rows.rows.n > 0
-    if rows.recipe.options["filter_zero_advantages"]:
+    signs = "advantage" in rows.rows
+    zeros_out = rows.recipe.options["filter_zero_advantages"]
+    if zeros_out and signs:
         filled &= rows.rows["advantage"] != 0
     flat: Figures = {}
     for name, values in per_rollout(rows).items():
-        if nan:
+        if not signs and (zeros_out or name in _OF_SIGNS):
+            flat |= _absent(name, NO_ADVANTAGE)
+        elif nan:
             flat |= _absent(name, f"prime-rl's own is NaN: {nan} loss tokens have a NaN logprob")
         elif not filled.any():
             flat |= _absent(name, "no loss tokens")
@@ -74,7 +79,8 @@ def _masked(rows: RecipeRows) -> dict[str, Array]:
 
 def _dppo(rows: RecipeRows) -> dict[str, Array]:
     """Bounds by the sign of A: a token with A = 0 counts in is_masked only."""
-    advantage, (low, high) = rows.rows["advantage"], rows.rejected(0)
+    advantage = rows.rows["advantage"] if "advantage" in rows.rows else np.full(rows.rows.rollouts, np.nan)
+    low, high = rows.rejected(0)
     dropped = rows.masked
     return _masked(rows) | {
         "is_masked_low": _mean(np.where(advantage < 0, low, 0), rows.rows.n),

@@ -49,8 +49,8 @@ def _token_weights(rows: RecipeRows, means: Means) -> Iterator[tuple[str, Figure
 
 
 def _loss(rows: RecipeRows, means: Means) -> Iterator[tuple[str, Figure]]:
-    """Those of the loss take current logprobs."""
-    if "current/trainer:log_ratio_sum" not in rows.rows or "advantage" not in rows.rows:
+    """Those of the loss take current logprobs and advantages."""
+    if "loss.lag" not in rows:
         return
     masked = any(rule.masks_penalty for rule in rows.recipe.filters)
     yield from _lag(rows, means, _column(rows, "left") if masked else rows.rows.n)
@@ -62,7 +62,7 @@ def _loss(rows: RecipeRows, means: Means) -> Iterator[tuple[str, Figure]]:
         if rule.name == "opsm":
             drifted = rows.rejected(index)[1] > 0
             yield "opsm_clipfrac", means.of_rollouts(drifted * rows.rows["tokens"] / np.maximum(rows.rows.n, 1))
-    if rows.recipe.options["use_kl_loss"] and f"recipe{rows.index}:loss.kl" in rows.rows:
+    if rows.recipe.options["use_kl_loss"] and "loss.kl" in rows:
         yield "kl_loss", means.of(_column(rows, "kl"))
 
 

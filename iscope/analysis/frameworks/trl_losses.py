@@ -40,10 +40,7 @@ def loss_metrics(rows: RecipeRows) -> Figures:
 
 
 def _column(rows: RecipeRows, name: str) -> Array | None:
-    column = f"recipe{rows.index}:loss.{name}"
-    if column not in rows.rows:
-        return None
-    return rows.rows[column]
+    return rows.get(f"loss.{name}")
 
 
 def _mean(rows: RecipeRows, count: Array) -> Figure:

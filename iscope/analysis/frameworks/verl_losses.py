@@ -22,19 +22,15 @@ def loss_metrics(rows: RecipeRows) -> Metrics:
 
     With use_kl_loss actor/kl_loss, before its factor and summed up as loss_agg_mode says, and actor/kl_coef.
     """
-    if _has(rows, "loss.kl") and rows.recipe.options["use_kl_loss"]:
+    if "loss.kl" in rows and rows.recipe.options["use_kl_loss"]:
         yield "actor/kl_loss", penalty_mean(rows, rows["loss.kl"])
         yield "actor/kl_coef", float(rows.recipe.options["kl_loss_coef"])
-    if not _has(rows, "loss.lag"):
+    if "loss.lag" not in rows:
         return
-    dropped = int(rows["logged.dropped"].sum()) if _has(rows, "logged.dropped") else 0
+    dropped = int(rows["logged.dropped"].sum()) if "logged.dropped" in rows else 0
     tokens = rows.rows.tokens - dropped + EPSILON
     yield "actor/ppo_kl", float(rows["loss.lag"].sum()) / tokens
     flags = _CLIPPED.get(rows.recipe.loss.type, ())
     for name, counted in zip(("pg_clipfrac", "pg_clipfrac_lower"), flags, strict=False):
-        flagged = (int(rows[f"loss.{flag}"].sum()) for flag in counted if _has(rows, f"loss.{flag}"))
+        flagged = (int(rows[f"loss.{flag}"].sum()) for flag in counted if f"loss.{flag}" in rows)
         yield f"actor/{name}", sum(flagged) / tokens
-
-
-def _has(rows: RecipeRows, name: str) -> bool:
-    return f"recipe{rows.index}:{name}" in rows.rows
