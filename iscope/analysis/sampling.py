@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import polars as pl
 
@@ -47,6 +48,6 @@ def _values(column: pl.Series) -> list[float | int | str]:
 
 
 def _plain(value: object) -> float | int | str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return str(value)
     return value if isinstance(value, int) else float(f"{value:.6g}")

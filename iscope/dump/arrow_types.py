@@ -48,16 +48,44 @@ def cast(file: str, column: str, array: pa.Array, kind: pa.DataType) -> pa.Array
     if array.type == kind:
         return array
     try:
-        return (_integral(array) if pa.types.is_large_string(kind) else array).cast(kind)
+        return (_textual(array) if pa.types.is_large_string(kind) else array).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
         raise DataError(f"{file}: column {column!r} cannot be read as {kind} ({reason}).") from None
 
 
+def _textual(array: pa.Array) -> pa.Array:
+    """An array that can be cast to text: UUIDs as they are written, bytes that are no UTF-8 with escapes for those."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if _is_uuid(array.type):
+        return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.large_string())
+    array = array.storage if isinstance(array, pa.ExtensionArray) else array
+    if pa.types.is_fixed_size_binary(array.type):
+        return pa.array([None if value is None else value.hex() for value in array.to_pylist()], pa.large_string())
+    if _is_bytes(array.type):
+        return _decoded(array)
+    return _integral(array) if pa.types.is_floating(array.type) else array
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    try:
+        return array.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        texts = [None if value is None else value.decode(errors="backslashreplace") for value in array.to_pylist()]
+        return pa.array(texts, pa.large_string())
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return any(is_of(kind) for is_of in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view))
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType) and bool(kind.extension_name == "arrow.uuid")
+
+
 def _integral(array: pa.Array) -> pa.Array:
     """An id of 7 that a writer stored as 7.0 is still 7."""
-    if not pa.types.is_floating(array.type):
-        return array
     whole = pc.all(pc.equal(pc.floor(array), array)).as_py()
     return array.cast(pa.int64()) if whole else array
 
@@ -65,8 +93,12 @@ def _integral(array: pa.Array) -> pa.Array:
 def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
-    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind) or _is_bytes(kind):
         return pa.large_string()
+    if _is_uuid(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.large_string()
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(kind.storage_type)
     return kind
 
 

@@ -38,9 +38,9 @@ def null_faults(block: Block) -> Iterator[Fault]:
         yield Fault("null_loss_mask", rows_with(flags, offsets_of(mask)), "loss_mask holds a null")
     advantage = block.arrays.get("advantage")
     if advantage is not None and pa.types.is_floating(advantage.type):
-        finite = bits(pc.is_finite(advantage).fill_null(True))
+        finite = _finite(advantage)
         if not finite.all():
-            yield Fault("nonfinite_advantage", ~finite, "advantage is NaN or infinite")
+            yield Fault("nonfinite_advantage", ~finite, "advantage is NaN or infinite, in float32")
 
 
 def _token_advantages(block: Block) -> Iterator[Fault]:
@@ -50,12 +50,17 @@ def _token_advantages(block: Block) -> Iterator[Fault]:
         return
     values, mask = values_of(advantage), block.arrays.get("loss_mask")
     holes = _holes(values)
-    finite = bits(pc.is_finite(values).fill_null(True)) if pa.types.is_floating(values.type) else None
+    finite = _finite(values) if pa.types.is_floating(values.type) else None
     for reason, flags in (("null_advantage", holes), ("nonfinite_advantage", None if finite is None else ~finite)):
         if flags is not None and flags.any():
             trained = flags if mask is None else flags & booleans(values_of(mask)).numpy()
-            message = f"advantage is {'null or NaN' if reason == 'null_advantage' else 'infinite'} at a loss token"
-            yield Fault(reason, rows_with(trained, offsets_of(advantage)), message)
+            what = "null or NaN" if reason == "null_advantage" else "infinite, in float32,"
+            yield Fault(reason, rows_with(trained, offsets_of(advantage)), f"advantage is {what} at a loss token")
+
+
+def _finite(advantages: pa.Array) -> Flags:
+    """Flag advantages that are finite as trainers hold them, or missing."""
+    return bits(pc.is_finite(advantages.cast(pa.float32(), safe=False)).fill_null(True))
 
 
 def _holes(values: pa.Array) -> Flags | None:

@@ -183,8 +183,9 @@ def _plain(series: pl.Series) -> list[pl.Series]:
         reduced = {"": lists.mean(), "_min": lists.min(), "_max": lists.max()}
         return [values.alias(series.name + suffix) for suffix, values in reduced.items()]
     if series.dtype.is_integer():
-        return [series.cast(pl.Int64)]
-    return [series.cast(pl.Float64 if series.dtype.is_float() else pl.String)]
+        # Where a number has no place there, as 2^64 - 1 for one that is not known, it is missing.
+        return [series.cast(pl.Int64, strict=False)]
+    return [series.cast(pl.Float64 if series.dtype.is_float() else pl.String, strict=False)]
 
 
 def _add_counts(parts: Sequence[Mapping[str, Counts]]) -> dict[str, Counts]:

@@ -13,6 +13,8 @@ from iscope.recipes.model import Pair
 
 VERSIONS = ("trainer_version", "policy_version")
 ON_POLICY = "on-policy assumed: no current logprobs"
+# What is larger is no version, and no whole number holds it.
+_LARGEST = 2**53
 _PARTS = {"engine": Pair.TRAINER_INFERENCE, "lag": Pair.CURRENT_TRAINER, "total": Pair.CURRENT_INFERENCE}
 
 
@@ -64,7 +66,8 @@ def why_no_lag(rows: Rows) -> str | None:
 
 def _version(rows: Rows, name: str, end: str = "") -> Array:
     column = name + end if name + end in rows else name
-    return rows.frame[column].cast(float).to_numpy()
+    values = rows.frame[column].cast(float).to_numpy()
+    return np.where(abs(values) < _LARGEST, values, np.nan)
 
 
 def _range(rows: Rows) -> Figures:
