@@ -185,3 +185,13 @@ def test_a_report_or_a_sentence(odd, extreme, command, tmp_path_factory) -> None
     table.write_parquet(path, row_group_size=10)
     name, *options = command
     assert run([name, str(path), *options]) in (0, 1, DataError.exit_code)
+
+
+@pytest.mark.parametrize("other", ["structs", "text", "lists", "bytes"])
+def test_sides_that_share_an_odd_column(other: str) -> None:
+    table = dump(env=ODD["structs"])
+    there = ODD[other].alias("env")
+    sides = {"trainer": table.drop("inference_logprobs"), "vllm": table.drop("trainer_logprobs").with_columns(there)}
+    report = iscope.analyze(**sides, recipes=["none"])
+    differing = 0 if other == "structs" else ROLLOUTS - there.null_count()
+    assert report.coverage.notes.get("conflicting_env", 0) == differing

@@ -182,6 +182,8 @@ def _flags_differ(a: pa.Array, b: pa.Array) -> Flags:
 
 def _values_differ(a: pa.Array, b: pa.Array) -> pa.Array:
     """Return bool [P], null where either is null: values compared in the coarser of the two types."""
+    if pa.types.is_nested(a.type) or pa.types.is_nested(b.type):
+        a, b = (_as_text(x) for x in (a, b))
     if any(pa.types.is_floating(x.type) for x in (a, b)):
         a, b = (x.cast(pa.float32(), safe=False) if _countable(x.type) else x for x in (a, b))
     if pa.types.is_boolean(a.type) != pa.types.is_boolean(b.type):
@@ -189,6 +191,10 @@ def _values_differ(a: pa.Array, b: pa.Array) -> pa.Array:
     if a.type != b.type and not (_countable(a.type) and _countable(b.type)):
         a, b = a.cast(pa.large_string()), b.cast(pa.large_string())
     return pc.not_equal(a, b)
+
+
+def _as_text(nested: pa.Array) -> pa.Array:
+    return pa.array([None if item is None else str(item) for item in nested.to_pylist()], pa.large_string())
 
 
 def _countable(kind: pa.DataType) -> bool:
