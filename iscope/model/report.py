@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from iscope.errors import UsageError, did_you_mean
 from iscope.model.coverage import Coverage
-from iscope.model.figure import Figure, Figures, nodes_from_json, nodes_to_json, row_from_json
+from iscope.model.figure import Figure, Figures, Node, nodes_from_json, nodes_to_json, row_from_json
 from iscope.model.finding import Finding, Verdict
 from iscope.model.recipe_report import RecipeReport
 from iscope.model.typed import checked
+from iscope.place import shown
 
 if TYPE_CHECKING:
     import polars as pl
@@ -128,9 +129,15 @@ class Report:
             breakdowns={by: [row_from_json(row) for row in rows] for by, rows in data["breakdowns"].items()},
             findings=[checked(Finding.from_dict(finding)) for finding in data["findings"]],
             provenance=data["provenance"],
-            parts={name: nodes_from_json(data[name]) for name in PARTS if name in data},
+            parts={name: _part(name, data[name]) for name in PARTS if name in data},
         )
         return checked(report)
+
+
+def _part(name: str, data: Any) -> Node:
+    if not isinstance(data, dict | list):
+        raise ValueError(f"{name} must not be {shown(data)}")
+    return nodes_from_json(data)
 
 
 def _flat(node: Figures, prefix: str = "") -> dict[str, Any]:

@@ -6,7 +6,9 @@ import json
 import math
 from typing import Any, Never
 
-_DIGITS = 18
+# As whole numbers of a dump's columns: of 64 bits, with a sign or without.
+_LEAST, _MOST = -(2**63), 2**64 - 1
+_LONGEST = len(str(_LEAST))
 
 
 def loads(text: str | bytes) -> Any:
@@ -14,7 +16,7 @@ def loads(text: str | bytes) -> Any:
 
     Raises:
         ValueError: when it is no JSON, is no UTF-8, is nested too deeply, or holds a number that is not finite, or a
-            whole one of more than 18 digits.
+            whole one that 64 bits do not hold.
     """
     try:
         return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_refuse)
@@ -23,8 +25,8 @@ def loads(text: str | bytes) -> Any:
 
 
 def _whole(text: str) -> int:
-    if len(text.lstrip("-")) > _DIGITS:
-        raise ValueError(f"a whole number has more than {_DIGITS} digits")
+    if len(text) > _LONGEST or not _LEAST <= int(text) <= _MOST:
+        raise ValueError(f"{text[:20]} is too large a number")
     return int(text)
 
 

@@ -39,8 +39,8 @@ def _is_of(value: Any, hint: Any) -> bool:
     if origin in (list, tuple):
         return isinstance(value, origin) and _all_are(value, of[0])
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, NoneType if hint is None else hint) and (hint is bool or not isinstance(value, bool))
+        return isinstance(value, int | float)
+    return isinstance(value, NoneType if hint is None else hint)
 
 
 def _all_are(values: Iterable[Any], hint: Any) -> bool:

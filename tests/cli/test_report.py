@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+import iscope
 from iscope.cli.app import run
+from iscope.model.saved import read_report
 from tests.render.full_reports import full, real
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -89,7 +92,7 @@ def test_html_and_markdown_on_stdout_are_utf8_wherever_they_go(tmp_path: Path) -
         ),
         (b"\xff\xfe", "this is not a report saved as JSON"),
         ("[" * 100_000, "this is not a report saved as JSON: it is nested too deeply"),
-        ("9" * 400, "this is not a report saved as JSON: a whole number has more than 18 digits"),
+        ("9" * 400, "this is not a report saved as JSON: 99999999999999999999 is too large a number"),
         ("1e999", "this is not a report saved as JSON: 1e999 is too large a number"),
     ],
 )
@@ -110,6 +113,7 @@ def test_what_is_no_saved_report_is_refused_in_a_sentence(
     "place",
     [
         *[(part,) for part in ("assumptions", "breakdowns", "provenance", "mismatch", "recipes", "findings")],
+        *[(part,) for part in ("distributions", "worst", "sampling")],
         *[("verdict", name) for name in ("word", "message", "action")],
         *[("coverage", *names) for names in (("files",), ("notes",), ("rollouts", "read"), ("tokens", "unscored"))],
         *[("recipes", 1, name) for name in ("name", "spec", "options", "unit", "named", "framework")],
@@ -130,6 +134,24 @@ def test_a_report_with_something_else_in_it_is_no_crash(
     assert run(["report", str(saved), *arguments]) in (0, 3)
     err = capsys.readouterr().err
     assert not err or f"{saved}: the report is not whole (" in err
+
+
+def test_values_of_a_breakdown_are_read_as_they_were(tmp_path: Path) -> None:
+    """Whole numbers up to those of 64 bits, and flags."""
+    seeds = [2**63 - 1, -(2**63), 7, 7] * 3
+    table = pl.DataFrame(
+        {
+            "trainer_logprobs": [[-1.0, -0.5]] * 12,
+            "inference_logprobs": [[-1.1, -0.5]] * 12,
+            "seed": seeds,
+            "cut": [True, False] * 6,
+        }
+    )
+    report = iscope.analyze(table, recipes=["none"], by=["seed", "cut"])
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report.to_dict()))
+    assert read_report(path).to_dict() == report.to_dict()
+    assert {row["value"] for row in report.breakdowns["seed"]} == set(seeds)
 
 
 def test_a_damaged_figure_is_no_crash(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
