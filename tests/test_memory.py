@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests import peak_memory
+from benchmarks.analyze import STATUS
 
 ROOT = Path(__file__).resolve().parent.parent
 LENGTH = 1_000
@@ -26,15 +26,15 @@ from iscope.api import make_plan
 from iscope.dump import open_dump
 from iscope.engines import local
 from iscope.ledger import sample
-from tests.peak_memory import peak
+from benchmarks.analyze import peak_bytes
 sample.TOKENS = 100_000
 def run(path):
     return local.run(open_dump([path]).batches(), make_plan(), workers=1)
 for _ in range(2):  # allocators settle only then
     run(sys.argv[1])
-before = peak()
+before = peak_bytes()
 rows = run(sys.argv[2]).rows
-print(rows["tokens"].sum(), peak() - before)
+print(rows["tokens"].sum(), peak_bytes() - before)
 """
 
 
@@ -49,7 +49,7 @@ def write(path: Path, parts: int) -> None:
     pq.write_table(pa.table(lists), path, row_group_size=10**9, use_dictionary=False)
 
 
-@pytest.mark.skipif(not peak_memory.KNOWN, reason="only Linux tells the peak of this process alone")
+@pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the peak of this process alone")
 def test_a_row_group_is_streamed(tmp_path):
     """15 million tokens more in one row group: all of them at once would take 135 MB more, before any arithmetic.
 

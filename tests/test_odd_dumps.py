@@ -106,6 +106,20 @@ def test_ids_that_are_uuids_or_bytes(tmp_path) -> None:
         assert (rows[0]["value"], len(rows)) == (written[kind], ROLLOUTS // 2)
 
 
+def test_ids_that_are_bytes_in_memory() -> None:
+    ids = [b"\xff" + str(row // 2).encode() for row in range(4)]
+    lists = [[-1.0]] * 4
+    batch = iscope.RolloutBatch.from_lists(lists, lists, columns={"rollout_id": ["a", "b", "c", "d"], "group_id": ids})
+    report = iscope.analyze(batch, recipes=["none"], by=["group"])
+    assert [row["value"] for row in report.breakdowns["group"]] == ["\\xff0", "\\xff1"]
+
+
+def test_values_of_a_breakdown_beyond_int64() -> None:
+    seeds = pl.Series([2**64 - 1, 5] * (ROLLOUTS // 2), dtype=pl.UInt64)
+    report = iscope.analyze(dump(seed=seeds), recipes=["none"], by=["seed"])
+    assert [row["value"] for row in report.breakdowns["seed"]] == [5, 2**64 - 1]
+
+
 @pytest.mark.parametrize("version", [2**64 - 1, 2**63])
 def test_a_version_beyond_int64_is_not_known(version: int) -> None:
     versions = pl.Series([version, *[3] * (ROLLOUTS - 1)], dtype=pl.UInt64)

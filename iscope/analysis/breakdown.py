@@ -12,7 +12,7 @@ from iscope.analysis.figures.differences import largest
 from iscope.analysis.figures.lag import lag, why_no_lag
 from iscope.analysis.figures.variance_ratio import ROUNDING, ROUNDING_K3, variance_columns
 from iscope.analysis.headlines import Headlines
-from iscope.analysis.numbers import NO_ADVANTAGE, Array, figure, share
+from iscope.analysis.numbers import NO_ROLLOUT_ADVANTAGE, Array, figure, share
 from iscope.analysis.parts import Parts
 from iscope.analysis.recipe_rows import RecipeRows
 from iscope.analysis.rows import Rows
@@ -150,5 +150,5 @@ def _means(rows: Rows, column: str, parts: Parts) -> list[Figure]:
 
 def _zero_advantages(rows: Rows, parts: Parts) -> list[Figure]:
     if "advantage" not in rows:
-        return [Figure.absent(NO_ADVANTAGE)] * len(parts.values)
+        return [Figure.absent(NO_ROLLOUT_ADVANTAGE)] * len(parts.values)
     return _shares(parts.sum(rows["advantage"] == 0), parts.sizes)

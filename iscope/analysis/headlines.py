@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from iscope.analysis.figures.gradient import EMPTY, NO_ADVANTAGE, Gradients, gradients
+from iscope.analysis.figures.gradient import EMPTY, Gradients, gradients
 from iscope.analysis.figures.weights import weights_of
 from iscope.analysis.intervals import closed
-from iscope.analysis.numbers import share
+from iscope.analysis.numbers import NO_ADVANTAGE, share
 from iscope.analysis.parts import Parts, PartWeights
 from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures, Node

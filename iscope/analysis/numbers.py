@@ -15,7 +15,8 @@ from iscope.replay.exponential import exp
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NO_TOKENS = "no scored tokens"
-NO_ADVANTAGE = "the dump has no advantage per rollout"
+NO_ADVANTAGE = "the dump has no advantages"
+NO_ROLLOUT_ADVANTAGE = "the dump has no advantage per rollout"
 _LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)
 _SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)

@@ -77,6 +77,11 @@ class Rows:
         return Clusters.of(self.cluster_codes if self.bounded else np.zeros(self.rollouts, dtype=np.int64))
 
     @property
+    def advantage(self) -> Array:
+        """The advantage of each rollout [N], NaN where the dump has none per rollout."""
+        return self["advantage"] if "advantage" in self else np.full(self.rollouts, np.nan)
+
+    @property
     def batch_loss_tokens(self) -> int:
         """Loss tokens of the batch, scored or not."""
         return int(self["loss_tokens"].sum()) + self.without[1]

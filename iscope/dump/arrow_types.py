@@ -48,13 +48,13 @@ def cast(file: str, column: str, array: pa.Array, kind: pa.DataType) -> pa.Array
     if array.type == kind:
         return array
     try:
-        return (_textual(array) if pa.types.is_large_string(kind) else array).cast(kind)
+        return (textual(array) if pa.types.is_large_string(kind) else array).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
         raise DataError(f"{file}: column {column!r} cannot be read as {kind} ({reason}).") from None
 
 
-def _textual(array: pa.Array) -> pa.Array:
+def textual(array: pa.Array) -> pa.Array:
     """An array that can be cast to text: UUIDs as they are written, bytes that are no UTF-8 with escapes for those."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import torch
 
+from iscope.dump.arrow_types import textual
 from iscope.dump.convert import Layout, to_batch
 from iscope.dump.pack import repack, rows_of, select
 from iscope.dump.pairing import Pairing
@@ -162,5 +163,6 @@ def described(batch: RolloutBatch) -> pl.DataFrame:
 
 
 def _cast(batch: RolloutBatch, dtype: torch.dtype) -> RolloutBatch:
-    columns = {name: getattr(batch, name) for name in LOGPROBS}
-    return replace(batch, **{name: values.to(dtype) for name, values in columns.items() if values is not None})
+    lists = {name: values.to(dtype) for name in LOGPROBS if (values := getattr(batch, name)) is not None}
+    texts = [pl.Series(one.name, textual(one.to_arrow())) for one in batch.columns if one.dtype == pl.Binary]
+    return replace(batch, columns=batch.columns.with_columns(texts), **lists)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from iscope.errors import UsageError, did_you_mean
 from iscope.place import shown
-
-_DIGITS = 18
-_MOST = 10**_DIGITS
+from iscope.recipes.options import DIGITS
 
 
 def batch_scope(value: str | int) -> str | int:
@@ -15,9 +13,9 @@ def batch_scope(value: str | int) -> str | int:
     Raises:
         UsageError: when it is none of these.
     """
-    if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS:
+    if isinstance(value, str) and value.isdecimal() and len(value) <= DIGITS:
         value = int(value)
-    if value in ("all", "step") or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST):
+    if value in ("all", "step") or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 10**DIGITS):
         return value
     hint = did_you_mean(value, ("all", "step")) if isinstance(value, str) else ""
     raise UsageError(f"The batch must be all, step or a number of rollouts from 1, not {shown(value)}.{hint}")

@@ -182,10 +182,12 @@ def _plain(series: pl.Series) -> list[pl.Series]:
         lists = series.cast(pl.List(pl.Float64), strict=False).list
         reduced = {"": lists.mean(), "_min": lists.min(), "_max": lists.max()}
         return [values.alias(series.name + suffix) for suffix, values in reduced.items()]
+    if series.dtype == pl.UInt64 and series.name not in ROLLOUT_COLUMNS:
+        return [series]
     if series.dtype.is_integer():
-        # Where a number has no place there, as 2^64 - 1 for one that is not known, it is missing.
+        # A version that has no place there, as 2^64 - 1 for one that is not known, is missing.
         return [series.cast(pl.Int64, strict=False)]
-    return [series.cast(pl.Float64 if series.dtype.is_float() else pl.String, strict=False)]
+    return [series.cast(pl.Float64 if series.dtype.is_float() else pl.String)]
 
 
 def _add_counts(parts: Sequence[Mapping[str, Counts]]) -> dict[str, Counts]:

@@ -15,8 +15,9 @@ Value = float | int | bool | str | None
 
 # Stricter than float() and int(), which also read 1_000, nan, infinity and digits of other scripts.
 _FLOAT = r"(?ai)[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
-_DIGITS = 18
-_INT = rf"(?a)[+-]?\d{{1,{_DIGITS}}}"
+# Of whole numbers: with so many any is an int64.
+DIGITS = 18
+_INT = rf"(?a)[+-]?\d{{1,{DIGITS}}}"
 _BOOLS = {"true": True, "false": False}
 
 
@@ -81,7 +82,7 @@ def check_value(recipe: str, option: Option, value: object) -> Value:
     if listed is not None:
         return listed
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if option.kind == "int" and isinstance(value, int) and abs(value) < 10**_DIGITS:
+        if option.kind == "int" and isinstance(value, int) and abs(value) < 10**DIGITS:
             return value
         if option.kind == "float" and _fits_float(value):
             return float(value)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 
+from benchmarks.analyze import peak_bytes
 from iscope.api import make_plan, report_of
 from iscope.dump import open_dump
 from iscope.engines import local
 from iscope.ledger import collected
-from tests.peak_memory import peak
 
 
 def main() -> None:
@@ -19,9 +19,9 @@ def main() -> None:
     dump, collected.HELD = sys.argv[1], int(sys.argv[2])
     plan = make_plan(None)
     source = open_dump([dump], carry=plan.carried, batch_tokens=2**15)
-    before = peak()
+    before = peak_bytes()
     report_of(local.run(source.batches(), plan), source)
-    print((peak() - before) / 2**20)
+    print((peak_bytes() - before) / 2**20)
 
 
 if __name__ == "__main__":

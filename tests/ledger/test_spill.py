@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.analyze import STATUS
 from iscope.analysis.report import build_report
 from iscope.dump import open_dump
 from iscope.engines import local
@@ -24,7 +25,6 @@ from iscope.ledger.ledger import Ledger, merged
 from iscope.ledger.plan import Plan
 from iscope.ledger.run import Run
 from iscope.recipes.grammar import parse
-from tests import peak_memory
 from tests.rollout_factory import rollouts, table_of
 
 RECIPES = ("none", "trl/token_mask:0.5,2", "trl/sequence_mask", "verl/rollout_is:token,2,batch_normalize=true")
@@ -189,7 +189,7 @@ def test_nothing_is_left_after_an_error(folder):
             local.run(broken(), PLAN)
 
 
-@pytest.mark.skipif(not peak_memory.KNOWN, reason="only Linux tells the peak of this process alone")
+@pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the peak of this process alone")
 def test_memory_does_not_grow_with_the_rows(tmp_path):
     """The rows are 170 MiB, and with what else a report takes the peak is beyond 500 MiB where they are held."""
     dump = short_rollouts(200_000, tmp_path / "dump.parquet")

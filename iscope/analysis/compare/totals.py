@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from iscope.analysis.figures.gradient import NO_ADVANTAGE, NO_GRADIENT
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, figure, from_log, log_of, share
+from iscope.analysis.figures.gradient import NO_GRADIENT
+from iscope.analysis.numbers import NO_ADVANTAGE, NO_TOKENS, Array, Scaled, figure, from_log, log_of, share
 from iscope.analysis.recipe_rows import RecipeRows
 from iscope.ledger.sweep.batch import sign_classes
 from iscope.ledger.sweep.intervals import CLASSES

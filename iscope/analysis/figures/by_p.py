@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from iscope.analysis.figures.gradient import NO_ADVANTAGE
 from iscope.analysis.intervals import fraction, ratio
-from iscope.analysis.numbers import NO_TOKENS, Array, share
+from iscope.analysis.numbers import NO_ADVANTAGE, NO_TOKENS, Array, share
 from iscope.analysis.rows import Rows
 from iscope.ledger import histogram
 from iscope.ledger.kernels.tokens import BUCKETS, EDGES

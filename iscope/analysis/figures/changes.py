@@ -121,8 +121,7 @@ class _Signs:
 
     @classmethod
     def of_rows(cls, rows: Rows) -> _Signs:
-        advantage = rows["advantage"] if "advantage" in rows else np.full(rows.rollouts, np.nan)
-        of = np.where(np.isnan(advantage), len(_SIGNS), 1 - np.sign(np.nan_to_num(advantage))).astype(np.int8)
+        of = np.where(np.isnan(rows.advantage), len(_SIGNS), 1 - np.sign(np.nan_to_num(rows.advantage))).astype(np.int8)
         none = "no rollouts with this sign of the advantage" if rows.rollouts else NO_TOKENS
         nothing = np.zeros_like(rows.n)
         return cls(of, _count(of, rows.clusters, rows.n, [nothing] * 4)[0][0], none)

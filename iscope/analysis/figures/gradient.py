@@ -20,14 +20,13 @@ from iscope.analysis.figures.weights import weights_of
 from iscope.analysis.intervals import Clusters, Weighed, closed, log_size, part_of, pending, weight_ratio
 from iscope.analysis.intervals.statistics import Statistic
 from iscope.analysis.latest import latest
-from iscope.analysis.numbers import NO_TOKENS, Array, Scaled, from_log, read_only
+from iscope.analysis.numbers import NO_ADVANTAGE, NO_TOKENS, Array, Scaled, from_log, read_only
 from iscope.analysis.order_statistics import largest
 from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation
 from iscope.replay.compiled import compiled
 
-NO_ADVANTAGE = "the dump has no advantages"
 NO_GRADIENT = "no rollout has a gradient: every advantage is 0"
 EMPTY = {
     "all": NO_GRADIENT,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iscope.analysis.findings.kind import Kind
-from iscope.analysis.numbers import NO_ADVANTAGE
+from iscope.analysis.numbers import NO_ROLLOUT_ADVANTAGE
 from iscope.model import Figure
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def judge(_: Any, evidence: Evidence) -> Finding | None:
         evidence={
             "variance_ratio": Figure(whole),
             "without_heaviest": Figure(light),
-            "correlation_with_advantage": Figure.absent(NO_ADVANTAGE) if correlation is None else Figure(correlation),
+            "correlation_with_advantage": Figure.absent(NO_ROLLOUT_ADVANTAGE)
+            if correlation is None
+            else Figure(correlation),
         },
     )
 

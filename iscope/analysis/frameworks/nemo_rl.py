@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from iscope.analysis.frameworks.nemo_rl_weights import EPSILON, dropped, out_of_bounds, sampling_ratio
-from iscope.analysis.numbers import Array, figure
+from iscope.analysis.numbers import NO_ADVANTAGE, Array, figure
 from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
 from iscope.recipes.model import Aggregation, Pair, bound_value
 
 _NO_TOKENS = "no loss tokens"
-_NO_ADVANTAGE = "the dump has no advantage"
 _LAG = Pair.CURRENT_TRAINER
 
 
@@ -99,7 +98,7 @@ def _of_ratio(rows: RecipeRows, tokens: Array) -> Figures:
         "probs_ratio": _mean(float(sums.sum()), count),
         "probs_ratio_min": figure(float(edges[0])),
         "probs_ratio_max": figure(float(edges[1])),
-        "probs_ratio_clamped": Figure.absent(_NO_ADVANTAGE)
+        "probs_ratio_clamped": Figure.absent(NO_ADVANTAGE)
         if clipped is None
         else _mean(float((clipped * filled).sum()), count),
         "probs_ratio_clamped_min": figure(float(inside[0])),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from iscope.analysis.numbers import NO_ADVANTAGE, Array, figure
+from iscope.analysis.numbers import NO_ROLLOUT_ADVANTAGE, Array, figure
 from iscope.analysis.order_statistics import median
 from iscope.analysis.recipe_rows import RecipeRows
 from iscope.model import Figure, Figures
@@ -32,12 +32,12 @@ def metrics(rows: RecipeRows) -> Figures:
     filled = rows.rows.n > 0
     signs = "advantage" in rows.rows
     zeros_out = rows.recipe.options["filter_zero_advantages"]
-    if zeros_out and signs:
-        filled &= rows.rows["advantage"] != 0
+    if zeros_out:
+        filled &= rows.rows.advantage != 0
     flat: Figures = {}
     for name, values in per_rollout(rows).items():
         if not signs and (zeros_out or name in _OF_SIGNS):
-            flat |= _absent(name, NO_ADVANTAGE)
+            flat |= _absent(name, NO_ROLLOUT_ADVANTAGE)
         elif nan:
             flat |= _absent(name, f"prime-rl's own is NaN: {nan} loss tokens have a NaN logprob")
         elif not filled.any():
@@ -79,8 +79,7 @@ def _masked(rows: RecipeRows) -> dict[str, Array]:
 
 def _dppo(rows: RecipeRows) -> dict[str, Array]:
     """Bounds by the sign of A: a token with A = 0 counts in is_masked only."""
-    advantage = rows.rows["advantage"] if "advantage" in rows.rows else np.full(rows.rows.rollouts, np.nan)
-    low, high = rows.rejected(0)
+    advantage, (low, high) = rows.rows.advantage, rows.rejected(0)
     dropped = rows.masked
     return _masked(rows) | {
         "is_masked_low": _mean(np.where(advantage < 0, low, 0), rows.rows.n),

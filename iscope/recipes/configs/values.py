@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import re
 
-from iscope.recipes.options import Value
+from iscope.recipes.options import DIGITS, Value
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_DIGITS = 18
-_TOO_LARGE = 10**_DIGITS
-_WHOLE = re.compile(rf"[+-]?\d{{1,{_DIGITS}}}", re.ASCII)
+_WHOLE = re.compile(rf"[+-]?\d{{1,{DIGITS}}}", re.ASCII)
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "null", "none", "~"), None),
     **dict.fromkeys(("true", "yes", "on"), True),
@@ -26,7 +24,7 @@ def plain(value: object) -> Value:
     """
     if isinstance(value, list | tuple):
         return ",".join(spelled(plain(item)) for item in value)
-    if isinstance(value, int) and abs(value) >= _TOO_LARGE:
+    if isinstance(value, int) and abs(value) >= 10**DIGITS:
         return _as_float(value)
     if value is None or isinstance(value, bool | int | float):
         return value

@@ -22,12 +22,12 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.analyze import STATUS
 from iscope.dump import Sides, open_dump
 from iscope.dump.importers.json_lines import MAX_CONTAINERS, MAX_LINE, MAX_LISTS, MAX_VALUES
 from iscope.dump.importers.loaded import load
 from iscope.dump.importers.scan import MAX_OBJECTS, scan
 from iscope.errors import DataError, IscopeError
-from tests import peak_memory
 from tests.dump.importers import layouts
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -356,18 +356,18 @@ import sys
 from iscope.dump import open_dump
 from iscope.errors import IscopeError
 import iscope.dump.importers.long_form, iscope.dump.importers.plain, iscope.dump.importers.responses
-from tests.peak_memory import peak
-base = peak()
+from benchmarks.analyze import peak_bytes
+base = peak_bytes()
 try:
     for batch in open_dump([sys.argv[1]]).batches():
         pass
 except IscopeError:
     pass
-print((peak() - base) >> 20)
+print((peak_bytes() - base) >> 20)
 """
 
 
-@pytest.mark.skipif(not peak_memory.KNOWN, reason="only Linux tells the peak of this process alone")
+@pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the peak of this process alone")
 @pytest.mark.parametrize("piece", DEAREST)
 def test_a_line_takes_less_than_a_gigabyte(tmp_path, piece):
     path = tmp_path / "a.jsonl"
