@@ -209,3 +209,9 @@ def test_sides_that_share_an_odd_column(other: str) -> None:
     report = iscope.analyze(**sides, recipes=["none"])
     differing = 0 if other == "structs" else ROLLOUTS - there.null_count()
     assert report.coverage.notes.get("conflicting_env", 0) == differing
+
+
+@pytest.mark.parametrize("reward", [1e308, -1e308, INFINITE, float("nan"), None])
+def test_a_reward_that_no_float32_holds_is_missing(reward: float | None) -> None:
+    report = iscope.analyze(dump(reward=[0.0, 1.0] * (ROLLOUTS // 2 - 1) + [reward] * 2), recipes=["none"])
+    assert all(0 <= row["reward"].value <= 1 for row in report.breakdowns["step"])

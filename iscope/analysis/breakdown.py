@@ -27,6 +27,9 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "group": ("group_id",),
 }
 
+# A mean takes what a float32 holds, as trainers do.
+_LARGEST = np.finfo(np.float32).max
+
 
 def columns_of(by: Sequence[str]) -> tuple[str, ...]:
     """Columns that a dump must have to be broken down by these keys."""
@@ -143,7 +146,7 @@ def _means(rows: Rows, column: str, parts: Parts) -> list[Figure]:
     if column not in rows:
         return [Figure.absent(f"the dump has no {column} column")] * len(parts.values)
     values = rows[column].astype(np.float64)
-    known = np.isfinite(values)
+    known = abs(values) <= _LARGEST  # nor is a value that is missing or infinite
     total, count = parts.sum(np.where(known, values, 0.0)), parts.sum(known)
     return [share(above, below, "all missing") for above, below in zip(total.tolist(), count.tolist(), strict=True)]
 
